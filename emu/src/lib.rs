@@ -1,0 +1,1 @@
+//! The link emulator, sans-IO.

@@ -1,0 +1,1 @@
+//! Experiments: simulated aircraft, camera and virtual-time runs.

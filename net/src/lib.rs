@@ -1,0 +1,1 @@
+//! Tokio drivers for the sans-IO core.

@@ -1,0 +1,1 @@
+//! MAVLink framing, classification and routing.

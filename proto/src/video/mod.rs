@@ -1,0 +1,1 @@
+//! Video: RTP to frames to fragments and back.
