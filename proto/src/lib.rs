@@ -5,6 +5,7 @@ pub mod class;
 pub mod mavlink;
 pub mod units;
 pub mod video;
+pub mod wire;
 
 pub use class::Class;
 pub use units::{Bitrate, ByteCount};
