@@ -1,8 +1,9 @@
 //! The built-in profiles.
 //!
-//! They are plausible, not measured: rates, delays and handover rates are of the order seen on drones over LTE (data set of the
-//! IMC 2022 study of remotely piloted aircraft: 1 to 4 handovers a minute and modem, uplinks of 10 to 24 Mbit/s with dips below 1 Mbit/s in about 1 % of the time), scaled
-//! down to the few Mbit/s at which a link has to choose what it carries. Trace-driven links are the lab's.
+//! They are plausible, not measured: delays and handovers are of the order seen on drones over LTE (data set of the IMC 2022 study of
+//! remotely piloted aircraft: 1 to 4 handovers a minute and modem, uplinks of 10 to 24 Mbit/s that dip below 1 Mbit/s in about 1 %
+//! of the time), the rates scaled down to the few Mbit/s at which a link has to choose what it carries. Trace-driven links are the
+//! lab's.
 
 use std::time::Duration;
 
