@@ -1,0 +1,1 @@
+//! Boundaries of the send queue.

@@ -1,0 +1,194 @@
+//! Sender and receiver together: random packets through a random network.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::*;
+
+/// Any point in time; the tests only add to it.
+#[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise")]
+pub(super) fn epoch() -> Instant {
+    Instant::now()
+}
+
+/// An RTP packet with `payload`.
+pub(super) fn rtp(marker: bool, sequence: u16, timestamp: u32, ssrc: u32, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x80, 96 | if marker { 0x80 } else { 0 }];
+    packet.extend(sequence.to_be_bytes());
+    packet.extend(timestamp.to_be_bytes());
+    packet.extend(ssrc.to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+/// Everything the queue would let out now.
+pub(super) fn pop_all(queue: &mut SendQueue, now: Instant, max_payload: usize) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| {
+        let mut out = Vec::new();
+        let info = queue.pop_fragment(now, max_payload, &mut out)?;
+        assert_eq!(info.size.as_usize(), out.len());
+        assert!(out.len() <= max_payload);
+        Some(out)
+    })
+    .collect()
+}
+
+/// Everything the reassembler gives out now.
+pub(super) fn drain(reassembler: &mut Reassembler, now: Instant) -> Vec<VideoEvent> {
+    let events = std::iter::from_fn(|| reassembler.poll(now)).collect();
+    assert!(reassembler.next_deadline().is_none_or(|deadline| deadline > now), "a deadline that has passed");
+    events
+}
+
+/// What a network does to fragments.
+#[derive(Debug, Clone)]
+struct Network {
+    seed: u64,
+    loss_percent: u32,
+    duplicate_percent: u32,
+    delay_ms: u32,
+}
+
+fn network() -> impl Strategy<Value = Network> {
+    (any::<u64>(), 0..40u32, 0..20u32, prop_oneof![Just(0), 1..60u32]).prop_map(
+        |(seed, loss_percent, duplicate_percent, delay_ms)| Network { seed, loss_percent, duplicate_percent, delay_ms },
+    )
+}
+
+/// Frames as lists of packet sizes.
+fn frames() -> impl Strategy<Value = Vec<Vec<usize>>> {
+    let sizes = prop_oneof![4 => 1..200usize, 4 => 900..1500usize, 1 => 16_380..16_390usize];
+    prop::collection::vec(prop::collection::vec(sizes, 1..12), 1..40)
+}
+
+/// Packets of the frames, one frame in a `step`, each frame's packets `(time, bytes)`.
+fn packets(start: Instant, step: Duration, frames: &[Vec<usize>], first_sequence: u16) -> Vec<Vec<(Instant, Vec<u8>)>> {
+    let mut sequence = first_sequence;
+    let mut at = start;
+    let mut out = Vec::new();
+    for (number, sizes) in frames.iter().enumerate() {
+        let mut frame = Vec::new();
+        for (place, size) in sizes.iter().enumerate() {
+            let payload: Vec<u8> = (0..*size).map(|i| (i + place * 7 + number * 13) as u8).collect();
+            let marker = place + 1 == sizes.len();
+            frame.push((at, rtp(marker, sequence, number as u32 * 3000, 7, &payload)));
+            sequence = sequence.wrapping_add(1);
+        }
+        out.push(frame);
+        at += step;
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_frame_comes_out_identical_and_in_order_or_is_reported_lost(
+        frames in frames(),
+        network in network(),
+        max_payload in 64..1400usize,
+        first_sequence in any::<u16>(),
+    ) {
+        let start = epoch();
+        let sent = packets(start, Duration::from_millis(33), &frames, first_sequence);
+        let mut queue = SendQueue::new(SendQueueConfig::default());
+        let mut rng = ChaCha8Rng::seed_from_u64(network.seed);
+        let mut wire: Vec<(Instant, u64, Vec<u8>)> = Vec::new();
+        let mut order = 0;
+        for (at, packet) in sent.iter().flatten() {
+            prop_assert_eq!(queue.push(*at, packet), PushOutcome::Queued);
+            for fragment in pop_all(&mut queue, *at, max_payload) {
+                let copies = if rng.next_u32() % 100 < network.loss_percent { 0 } else { 1 }
+                    + u32::from(rng.next_u32() % 100 < network.duplicate_percent);
+                for _ in 0..copies {
+                    let delay = rng.next_u32() % (network.delay_ms + 1);
+                    wire.push((*at + Duration::from_millis(u64::from(delay)), order, fragment.clone()));
+                    order += 1;
+                }
+            }
+        }
+        prop_assert_eq!(queue.queued_frames(), 0);
+        prop_assert_eq!(queue.queued_bytes().0, 0);
+        wire.sort();
+
+        let config = ReassemblerConfig::default();
+        let mut reassembler = Reassembler::new(config.clone());
+        let mut events = Vec::new();
+        for (at, _, fragment) in &wire {
+            while let Some(deadline) = reassembler.next_deadline().filter(|deadline| deadline < at) {
+                events.extend(drain(&mut reassembler, deadline));
+            }
+            reassembler.push(*at, fragment);
+            events.extend(drain(&mut reassembler, *at));
+            prop_assert!(reassembler.held_bytes() <= config.max_bytes);
+        }
+        while let Some(deadline) = reassembler.next_deadline() {
+            events.extend(drain(&mut reassembler, deadline));
+        }
+        prop_assert_eq!(reassembler.held_bytes().0, 0);
+
+        let mut next = None;
+        for event in events {
+            match event {
+                VideoEvent::Frame(frame) => {
+                    prop_assert_eq!(frame.number, *next.get_or_insert(frame.number));
+                    next = Some(frame.number + 1);
+                    let original = &sent[frame.number as usize];
+                    let packets: Vec<Bytes> = frame.packets.collect();
+                    prop_assert!(packets.iter().eq(original.iter().map(|(_, packet)| packet)));
+                }
+                VideoEvent::FramesLost { first, count, matters } => {
+                    prop_assert_eq!(first, *next.get_or_insert(first));
+                    prop_assert!(matters && count > 0);
+                    next = Some(first + count);
+                }
+                VideoEvent::RecoveryNeeded => {}
+            }
+        }
+        if network.loss_percent == 0 && u64::from(network.delay_ms) <= 20 {
+            // Nothing lost and reordered by less than the reorder time. Only the start is unknown: the first fragment
+            // to come may be of a later frame.
+            prop_assert_eq!(reassembler.counters().frames_lost, 0);
+            prop_assert_eq!(next, Some(frames.len() as u64));
+        }
+    }
+
+    #[test]
+    fn random_bytes_do_no_harm(
+        datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..200),
+        seed in any::<u64>(),
+    ) {
+        let start = epoch();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let config = ReassemblerConfig { max_frames: 16, max_bytes: crate::ByteCount(4096), ..Default::default() };
+        let queue_config = SendQueueConfig { max_bytes: crate::ByteCount(2048), max_frames: 8, ..Default::default() };
+        let mut reassembler = Reassembler::new(config.clone());
+        let mut queue = SendQueue::new(queue_config.clone());
+        let mut now = start;
+        for mut bytes in datagrams {
+            now += Duration::from_millis(u64::from(rng.next_u32() % 300));
+            queue.push(now, &bytes);
+            prop_assert!(queue.queued_frames() <= queue_config.max_frames);
+            prop_assert!(queue.queued_bytes() <= queue_config.max_bytes);
+            if rng.next_u32() % 4 == 0 {
+                pop_all(&mut queue, now, 64);
+            }
+            // Half of them made to look like fragments of near frames.
+            if bytes.len() > 6 && rng.next_u32() % 2 == 0 {
+                bytes[0] &= 0x1f;
+                bytes[1..4].fill(0);
+                bytes[4] &= 0x0f;
+                bytes[5] &= 0x03;
+            }
+            reassembler.push(now, &bytes);
+            drain(&mut reassembler, now);
+            prop_assert!(reassembler.held_bytes() <= config.max_bytes);
+            prop_assert!(reassembler.frames_in_flight() <= config.max_frames);
+        }
+    }
+}
