@@ -221,10 +221,18 @@ impl Reassembler {
             self.outside = None;
             return Some(next + distance as u64);
         }
+        if self.is_new_start(now, frame) {
+            return Some(self.restart(now, next, frame));
+        }
         match distance {
             ..0 => self.counters.late += 1,
             _ => self.counters.far_ahead += 1,
         }
+        None
+    }
+
+    /// Takes the number of a fragment outside the window; true if, with those before, it shows a sender that began anew.
+    fn is_new_start(&mut self, now: Instant, frame: u32) -> bool {
         let run = self.outside.get_or_insert(Outside { first: frame, last: frame });
         if (0..MAX_JUMP).contains(&(frame.wrapping_sub(run.last) as i32)) {
             run.last = frame;
@@ -233,7 +241,7 @@ impl Reassembler {
         }
         let advanced = run.last.wrapping_sub(run.first) >= RESTART_FRAMES;
         let silent = self.last_expected.is_none_or(|last| now.saturating_duration_since(last) >= RESTART_SILENCE);
-        (advanced && silent).then(|| self.restart(now, next, frame))
+        advanced && silent
     }
 
     /// Begins anew at `frame`, in the next epoch, so that numbers given out still increase.

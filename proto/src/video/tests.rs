@@ -192,3 +192,61 @@ proptest! {
         }
     }
 }
+
+/// A capture in `tests-data`, see there.
+fn capture(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut rest = bytes;
+    let mut packets = Vec::new();
+    while let Some((len, after)) = rest.split_first_chunk() {
+        let (packet, after) = after.split_at(usize::from(u16::from_be_bytes(*len)));
+        packets.push(packet);
+        rest = after;
+    }
+    packets
+}
+
+#[test]
+fn real_streams_come_out_identical_and_are_understood() {
+    for (configured, found, bytes, disposable) in [
+        (Codec::Auto, Codec::H264, &include_bytes!("../../tests-data/h264.rtp")[..], 8),
+        (Codec::H264, Codec::H264, include_bytes!("../../tests-data/h264.rtp"), 8),
+        (Codec::Auto, Codec::H265, include_bytes!("../../tests-data/h265.rtp"), 10),
+        (Codec::H265, Codec::H265, include_bytes!("../../tests-data/h265.rtp"), 10),
+    ] {
+        let packets = capture(bytes);
+        let mut queue = SendQueue::new(SendQueueConfig { codec: configured, ..SendQueueConfig::default() });
+        let mut reassembler = Reassembler::new(ReassemblerConfig::default());
+        let mut now = epoch();
+        let mut frames = Vec::new();
+        for packet in &packets {
+            now += Duration::from_micros(500);
+            assert_eq!(queue.push(now, packet), PushOutcome::Queued);
+            for fragment in pop_all(&mut queue, now, 1100) {
+                reassembler.push(now, &fragment);
+                frames.extend(drain(&mut reassembler, now).into_iter().map(|event| match event {
+                    VideoEvent::Frame(frame) => frame,
+                    event => panic!("{event:?}"),
+                }));
+            }
+        }
+        assert_eq!((queue.codec(), frames.len()), (found, 30));
+        assert!(frames[0].recovery_point);
+        assert_eq!(frames.iter().filter(|frame| frame.recovery_point).count(), 2, "{found}");
+        assert_eq!(frames.iter().filter(|frame| frame.disposable).count(), disposable, "{found}");
+        assert!(frames.into_iter().flat_map(|frame| frame.packets).eq(packets));
+    }
+}
+
+#[test]
+fn an_opaque_flow_is_carried_without_a_look_inside() {
+    let packets = capture(include_bytes!("../../tests-data/h264.rtp"));
+    let mut queue = SendQueue::new(SendQueueConfig { codec: Codec::Opaque, ..SendQueueConfig::default() });
+    let now = epoch();
+    for packet in &packets {
+        queue.push(now, packet);
+    }
+    assert_eq!(queue.queued_frames(), 30);
+    let fragments = pop_all(&mut queue, now, 1100);
+    let flags = |fragment: &Vec<u8>| FragmentHeader::parse(fragment).unwrap().0.flags;
+    assert!(fragments.iter().map(flags).all(|f| !(f.classified || f.recovery_point || f.disposable)));
+}
