@@ -1,11 +1,22 @@
 //! Aquila's sans-IO core.
 #![forbid(unsafe_code)]
 
+pub mod cc;
 pub mod class;
+mod delay;
+mod feedback;
+pub mod identity;
 pub mod mavlink;
+pub mod quantiles;
+pub mod quic;
+mod replay;
+pub mod sched;
+pub mod seeded;
+pub mod session;
 pub mod units;
 pub mod video;
 pub mod wire;
 
 pub use class::Class;
+pub use session::{Event, LinkState, Output, Session, SessionConfig, Side};
 pub use units::{Bitrate, ByteCount};

@@ -1,0 +1,345 @@
+//! A first controller: the capacity is read off busy pairs of packets, and the window lets a small queue stand.
+//!
+//! Two packets are a *busy pair* if the second would have arrived before the first had the link been free: then the link
+//! was busy from one arrival to the next, and size over that time is its capacity. No queue has to be built to find it:
+//! the packets of one frame, sent a little faster than the link, are probe enough.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::{Controller, PacketReport};
+use crate::{Bitrate, ByteCount};
+
+/// Parameters; the defaults are used unless a test says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DelayConfig {
+    /// Capacity assumed before anything is known.
+    pub initial: Bitrate,
+    /// Queue that the window lets stand.
+    pub target: Duration,
+    /// Time over the round trip that acknowledgements take: the peer's delay and its packets' serialisation.
+    pub ack_delay: Duration,
+    /// Packets leave at this multiple of the capacity, so that a frame measures the link.
+    pub pacing_gain: f64,
+    /// Share of the capacity that video gets ([AQUILA eq. 7] γ).
+    pub utilisation: f64,
+    /// Kept free for commands ([AQUILA eq. 7] R_safe).
+    pub reserve: Bitrate,
+    /// The window never closes below this.
+    pub min_window: ByteCount,
+}
+
+impl Default for DelayConfig {
+    fn default() -> Self {
+        Self {
+            initial: Bitrate::kbps(1500),
+            target: Duration::from_millis(15),
+            ack_delay: Duration::from_millis(5),
+            pacing_gain: 1.5,
+            utilisation: 0.85,
+            reserve: Bitrate::kbps(15),
+            min_window: ByteCount(6_000),
+        }
+    }
+}
+
+/// Span of the measurement, and how far it reaches back for [`MIN_PAIRS`].
+const SPAN_US: u64 = 120_000;
+const LONG_SPAN_US: u64 = 480_000;
+const MIN_PAIRS: usize = 8;
+/// A packet must be this much earlier than free flow for its pair to count as busy: timestamps are not perfect.
+const BUSY_MARGIN_US: i64 = 1_500;
+/// The capacity is updated this often: a frame at 30 Hz.
+const UPDATE: Duration = Duration::from_millis(33);
+/// Base delay and base round trip are the minima of this long.
+const BASE_MEMORY: Duration = Duration::from_secs(10);
+/// A queue that never emptied for this long is drained once, or the base would come to include it.
+const DRAIN_AFTER: Duration = Duration::from_secs(5);
+const DRAINED_US: i64 = 3_000;
+const MAX_DRAIN: Duration = Duration::from_millis(400);
+/// Bounds of the estimate.
+const MIN_CAPACITY: Bitrate = Bitrate::kbps(50);
+const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
+/// Samples kept: 480 ms at 100 Mbit/s.
+const MAX_SAMPLES: usize = 4096;
+
+/// The controller.
+#[derive(Debug)]
+pub struct DelayController {
+    config: DelayConfig,
+    capacity: Bitrate,
+    measured: bool,
+    samples: VecDeque<Sample>,
+    last_arrival_us: Option<u64>,
+    base_us: Minimum<i64>,
+    rtt: Minimum<Duration>,
+    /// Queue delay of the newest packet, and the smallest since `floor_since`.
+    queue_us: i64,
+    floor_us: i64,
+    floor_since: Option<Instant>,
+    drain_until: Option<Instant>,
+    last_update: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    arrived_us: u64,
+    bytes: u64,
+    /// Since the arrival before it, if the link was busy in between.
+    busy_us: Option<u64>,
+}
+
+impl DelayController {
+    /// A controller that knows nothing yet.
+    pub fn new(config: DelayConfig) -> Self {
+        Self {
+            config,
+            capacity: config.initial,
+            measured: false,
+            samples: VecDeque::new(),
+            last_arrival_us: None,
+            base_us: Minimum::default(),
+            rtt: Minimum::default(),
+            queue_us: 0,
+            floor_us: i64::MAX,
+            floor_since: None,
+            drain_until: None,
+            last_update: None,
+        }
+    }
+
+    fn on_arrival(&mut self, now: Instant, sent_us: u64, arrived_us: u64, bytes: u64) {
+        let delay = arrived_us as i64 - sent_us as i64;
+        let base = self.base_us.update(now, delay);
+        self.queue_us = delay - base;
+        self.floor_us = self.floor_us.min(self.queue_us);
+        let before = self.last_arrival_us.replace(self.last_arrival_us.map_or(arrived_us, |last| last.max(arrived_us)));
+        let busy_us = before.and_then(|before| {
+            let free_flow = sent_us as i64 + base + BUSY_MARGIN_US;
+            (free_flow < before as i64).then(|| arrived_us.checked_sub(before)).flatten()
+        });
+        if self.samples.len() == MAX_SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample { arrived_us, bytes, busy_us });
+    }
+
+    fn update_capacity(&mut self) {
+        let Some(newest) = self.last_arrival_us else { return };
+        while self.samples.front().is_some_and(|sample| sample.arrived_us + LONG_SPAN_US < newest) {
+            self.samples.pop_front();
+        }
+        let (mut all, mut busy, mut busy_us, mut pairs) = (0, 0, 0, 0);
+        for sample in self.samples.iter().rev() {
+            if sample.arrived_us + SPAN_US < newest && pairs >= MIN_PAIRS {
+                break;
+            }
+            all += sample.bytes;
+            if let Some(us) = sample.busy_us {
+                busy += sample.bytes;
+                busy_us += us;
+                pairs += 1;
+            }
+        }
+        let limited = pairs >= MIN_PAIRS / 2 && busy as f64 > 0.4 * all as f64 && busy_us > 0;
+        if limited {
+            let sample = Bitrate::from_transfer(ByteCount(busy), Duration::from_micros(busy_us));
+            let gain = match (self.measured, sample < self.capacity) {
+                (false, _) => 1.0,
+                (true, true) => 0.7,
+                (true, false) => 0.3,
+            };
+            self.measured = true;
+            let capacity = self.capacity.0 as f64;
+            self.capacity = Bitrate((capacity + (sample.0 as f64 - capacity) * gain) as u64);
+        } else {
+            // Nothing waited: there is room for more, as far as we can tell from what we sent.
+            let span = self.samples.front().map_or(0, |first| newest.saturating_sub(first.arrived_us));
+            let received = Bitrate::from_transfer(
+                ByteCount(self.samples.iter().map(|sample| sample.bytes).sum()),
+                Duration::from_micros(span.max(SPAN_US)),
+            );
+            let ceiling = received * 2.0 + Bitrate::kbps(200);
+            if self.capacity < ceiling {
+                self.capacity = (self.capacity * 1.06).min(ceiling);
+            }
+        }
+        self.capacity = self.capacity.clamp(MIN_CAPACITY, MAX_CAPACITY);
+    }
+
+    fn watch_floor(&mut self, now: Instant) {
+        let since = *self.floor_since.get_or_insert(now);
+        if self.floor_us < DRAINED_US {
+            self.floor_since = Some(now);
+            self.floor_us = i64::MAX;
+        } else if now.saturating_duration_since(since) >= DRAIN_AFTER && self.floor_us < i64::MAX {
+            let drain = Duration::from_micros(self.floor_us as u64).mul_f64(1.5).min(MAX_DRAIN);
+            self.drain_until = Some(now + drain);
+            self.floor_since = Some(now);
+            self.floor_us = i64::MAX;
+        }
+    }
+}
+
+impl Controller for DelayController {
+    fn name(&self) -> &'static str {
+        "delay"
+    }
+
+    fn on_reports(&mut self, now: Instant, reports: &[PacketReport]) {
+        for report in reports {
+            if let Some(arrived_us) = report.arrived_us {
+                self.on_arrival(now, report.sent_us, arrived_us, report.bytes.0);
+            }
+        }
+        if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= UPDATE) {
+            self.last_update = Some(now);
+            self.update_capacity();
+            self.watch_floor(now);
+        }
+    }
+
+    fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.rtt.update(now, rtt);
+    }
+
+    fn on_path_change(&mut self, _now: Instant) {
+        self.base_us = Minimum::default();
+        self.rtt = Minimum::default();
+        self.samples.clear();
+        self.last_arrival_us = None;
+        self.floor_since = None;
+        self.floor_us = i64::MAX;
+    }
+
+    fn window(&self, now: Instant) -> ByteCount {
+        if self.drain_until.is_some_and(|until| now < until) {
+            return ByteCount::ZERO;
+        }
+        let rtt = self.rtt.value().unwrap_or(Duration::from_millis(100));
+        let span = rtt + self.config.ack_delay + self.config.target;
+        self.capacity.bytes_in(span).max(self.config.min_window)
+    }
+
+    fn pacing_rate(&self) -> Bitrate {
+        self.capacity * self.config.pacing_gain
+    }
+
+    fn target_rate(&self) -> Bitrate {
+        // A queue beyond the target is worked off within 100 ms.
+        let excess = (self.queue_delay().as_secs_f64() - self.config.target.as_secs_f64()).max(0.0);
+        let share = (self.config.utilisation - excess / 0.1).max(0.2);
+        self.capacity * share - self.config.reserve
+    }
+
+    fn capacity(&self) -> Bitrate {
+        self.capacity
+    }
+
+    fn queue_delay(&self) -> Duration {
+        Duration::from_micros(self.queue_us.max(0) as u64)
+    }
+}
+
+/// A minimum over [`BASE_MEMORY`], in two alternating halves: it forgets after one to two of them.
+#[derive(Debug, Clone, Copy)]
+struct Minimum<T> {
+    current: Option<T>,
+    previous: Option<T>,
+    began: Option<Instant>,
+}
+
+impl<T> Default for Minimum<T> {
+    fn default() -> Self {
+        Self { current: None, previous: None, began: None }
+    }
+}
+
+impl<T: Ord + Copy> Minimum<T> {
+    fn update(&mut self, now: Instant, value: T) -> T {
+        let began = *self.began.get_or_insert(now);
+        if now.saturating_duration_since(began) >= BASE_MEMORY {
+            self.began = Some(now);
+            self.previous = self.current.take();
+        }
+        let current = self.current.map_or(value, |current| current.min(value));
+        self.current = Some(current);
+        self.previous.map_or(current, |previous| previous.min(current))
+    }
+
+    fn value(&self) -> Option<T> {
+        self.current.into_iter().chain(self.previous).min()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests {
+    use super::*;
+
+    /// A link of `rate` with `owd`: packets of 1200 bytes arrive in order, each after its serialisation.
+    struct FakeLink {
+        rate: Bitrate,
+        free_us: u64,
+    }
+
+    impl FakeLink {
+        fn send(&mut self, sent_us: u64) -> PacketReport {
+            let bytes = ByteCount(1200);
+            self.free_us = self.free_us.max(sent_us) + self.rate.time_for(bytes).as_micros() as u64;
+            PacketReport { sent_us, bytes, arrived_us: Some(self.free_us + 30_000), ce: false }
+        }
+    }
+
+    /// Frames of ten packets every 33 ms, sent as fast as the controller paces them.
+    fn run(
+        controller: &mut DelayController,
+        link: &mut FakeLink,
+        start: Instant,
+        from_ms: u64,
+        to_ms: u64,
+        packets: u64,
+    ) {
+        for at_ms in (from_ms..to_ms).step_by(33) {
+            let gap = controller.pacing_rate().time_for(ByteCount(1200)).as_micros() as u64;
+            let reports: Vec<_> = (0..packets).map(|n| link.send(at_ms * 1000 + n * gap)).collect();
+            controller.on_reports(start + Duration::from_millis(at_ms + 33), &reports);
+        }
+    }
+
+    #[test]
+    fn capacity_is_found_from_frames_alone_and_followed_down_within_a_third_of_a_second() {
+        let start = Instant::now();
+        let mut controller = DelayController::new(DelayConfig::default());
+        controller.on_rtt(start, Duration::from_millis(60));
+        let mut link = FakeLink { rate: Bitrate::mbps(4), free_us: 0 };
+        run(&mut controller, &mut link, start, 0, 2_000, 10);
+        let at = |mbps: f64, controller: &DelayController| (controller.capacity().as_mbps() - mbps).abs() < 0.05 * mbps;
+        assert!(at(4.0, &controller), "{controller:?}");
+        link.rate = Bitrate::mbps(1);
+        run(&mut controller, &mut link, start, 2_000, 2_330, 5);
+        assert!(at(1.0, &controller), "{:?}", controller.capacity());
+        assert!(controller.target_rate() < Bitrate::mbps(1));
+    }
+
+    #[test]
+    fn a_standing_queue_is_drained_after_five_seconds() {
+        let start = Instant::now();
+        let mut controller = DelayController::new(DelayConfig::default());
+        let report = |at_ms: u64, queue_us: u64| PacketReport {
+            sent_us: at_ms * 1000,
+            bytes: ByteCount(1200),
+            arrived_us: Some(at_ms * 1000 + 30_000 + queue_us),
+            ce: false,
+        };
+        let mut drained = None;
+        for at_ms in (0..7_000).step_by(10) {
+            let now = start + Duration::from_millis(at_ms);
+            controller.on_reports(now, &[report(at_ms, if at_ms == 0 { 0 } else { 15_000 })]);
+            if controller.window(now) == ByteCount::ZERO {
+                drained.get_or_insert(at_ms);
+            }
+        }
+        assert!(drained.is_some_and(|at_ms| (5_000..5_200).contains(&at_ms)), "{drained:?}");
+    }
+}

@@ -1,0 +1,231 @@
+//! Both ends of our transport feedback: the receiver's memory of arrivals, and the sender's of what it sent.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::ByteCount;
+use crate::cc::PacketReport;
+use crate::wire::datagram::{unwrap_seq, unwrap_us};
+use crate::wire::feedback::{Arrival, Feedback};
+
+/// A report is sent when this many datagrams have arrived since the last one, or after [`REPORT_DELAY`].
+const REPORT_EVERY: usize = 16;
+const REPORT_DELAY: Duration = Duration::from_millis(10);
+/// Each arrival is reported twice, in two reports, in case one is lost.
+const REPEATED: u64 = 32;
+/// Arrivals remembered; above the 512 of one report, for reordering.
+const MEMORY: usize = 1024;
+
+/// The receiver: remembers arrivals and says when a report is due.
+#[derive(Debug, Default)]
+pub struct ArrivalLog {
+    /// (sequence number, arrival, ECN), sorted, newest last.
+    arrivals: VecDeque<(u64, u64, u8)>,
+    newest: Option<u64>,
+    unreported: usize,
+    due: Option<Instant>,
+    /// End of what the last report covered.
+    reported_to: u64,
+    /// End of the report before it.
+    reported_before: u64,
+}
+
+impl ArrivalLog {
+    /// Notes the arrival of datagram `seq`. `urgent`: it should be reported soon; heartbeats wait for company.
+    pub fn on_arrival(&mut self, now: Instant, seq: u16, at_us: u64, ecn: u8, urgent: bool) {
+        let seq = self.newest.map_or(u64::from(seq), |newest| unwrap_seq(newest, seq));
+        let index = self.arrivals.iter().rposition(|(other, ..)| *other <= seq).map_or(0, |index| index + 1);
+        if index > 0 && self.arrivals[index - 1].0 == seq {
+            return;
+        }
+        self.arrivals.insert(index, (seq, at_us, ecn));
+        if self.arrivals.len() > MEMORY {
+            self.arrivals.pop_front();
+        }
+        self.newest = Some(self.newest.map_or(seq, |newest| newest.max(seq)));
+        self.unreported += 1;
+        if urgent {
+            let due = if self.unreported >= REPORT_EVERY { now } else { now + REPORT_DELAY };
+            self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+        }
+    }
+
+    /// When a report is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The report to send now, of at most `max_packets` packets: what is new, and what the last report said.
+    pub fn take_report(&mut self, now_us: u64, max_packets: usize) -> Option<Feedback> {
+        self.due = None;
+        self.unreported = 0;
+        let newest = self.newest?;
+        let end = newest + 1;
+        let first = self.reported_before.max(self.reported_to.saturating_sub(REPEATED));
+        let first = first.max(end.saturating_sub(max_packets as u64)).max(self.arrivals.front()?.0);
+        self.reported_before = self.reported_to;
+        self.reported_to = end;
+        if first >= end {
+            return None;
+        }
+        let mut known = self.arrivals.iter().skip_while(|(seq, ..)| *seq < first).peekable();
+        let arrivals = (first..end).map(|seq| {
+            let (_, at_us, ecn) = known.next_if(|(known, ..)| *known == seq)?;
+            Some(Arrival { at_us: *at_us as u32, ecn: *ecn })
+        });
+        Some(Feedback { sent_us: now_us as u32, first_seq: first as u16, arrivals: arrivals.collect() })
+    }
+
+    /// Another connection: sequence numbers begin anew.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The sender: remembers what it sent until its fate is known.
+#[derive(Debug, Default)]
+pub struct SentLog {
+    sent: VecDeque<Sent>,
+    next_seq: u64,
+    /// The receiver's clock, unwrapped.
+    receiver_us: Option<u64>,
+    reports: Vec<PacketReport>,
+    received: u64,
+    lost: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    seq: u64,
+    at_us: u64,
+    bytes: ByteCount,
+    known: bool,
+}
+
+/// A datagram this many places behind one that arrived is lost (RFC 9002 §6.1.1 has 3; a report is not an
+/// acknowledgement, so reordering costs nothing and we can wait).
+const LOST_BEHIND: u64 = 16;
+
+impl SentLog {
+    /// Sequence number for the next datagram.
+    pub fn next_seq(&self) -> u16 {
+        self.next_seq as u16
+    }
+
+    /// Notes that the datagram with [`SentLog::next_seq`] has been sent.
+    pub fn on_sent(&mut self, at_us: u64, bytes: ByteCount) {
+        self.sent.push_back(Sent { seq: self.next_seq, at_us, bytes, known: false });
+        self.next_seq += 1;
+        if self.sent.len() > 2 * MEMORY {
+            self.sent.pop_front();
+        }
+    }
+
+    /// Takes in a report; gives what it says of datagrams whose fate was not known before, in sending order.
+    pub fn on_feedback(&mut self, feedback: &Feedback) -> &[PacketReport] {
+        self.reports.clear();
+        let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return &self.reports };
+        let (oldest, newest) = (oldest.seq, newest.seq);
+        let first = unwrap_seq(newest, feedback.first_seq);
+        // Clocks begin anywhere; half a wrap up keeps them positive.
+        let mut clock = self.receiver_us.unwrap_or((1 << 33) + u64::from(feedback.sent_us));
+        clock = unwrap_us(clock, feedback.sent_us);
+        self.receiver_us = Some(clock);
+        let mut highest = None;
+        for (seq, arrival) in (first..).zip(&feedback.arrivals) {
+            let Some(arrival) = arrival else { continue };
+            if seq < oldest || seq > newest {
+                continue;
+            }
+            highest = Some(seq);
+            let sent = &mut self.sent[(seq - oldest) as usize];
+            if !std::mem::replace(&mut sent.known, true) {
+                let arrived_us = Some(unwrap_us(clock, arrival.at_us));
+                let ce = arrival.ecn == 3;
+                self.reports.push(PacketReport { sent_us: sent.at_us, bytes: sent.bytes, arrived_us, ce });
+                self.received += 1;
+            }
+        }
+        if let Some(highest) = highest {
+            while let Some(front) = self.sent.front().filter(|sent| sent.seq + LOST_BEHIND < highest).copied() {
+                self.sent.pop_front();
+                if !front.known {
+                    self.lost += 1;
+                    self.reports.push(PacketReport {
+                        sent_us: front.at_us,
+                        bytes: front.bytes,
+                        arrived_us: None,
+                        ce: false,
+                    });
+                }
+            }
+        }
+        self.reports.sort_by_key(|report| report.sent_us);
+        &self.reports
+    }
+
+    /// Datagrams reported received, and taken for lost, on this connection.
+    pub fn received_and_lost(&self) -> (u64, u64) {
+        (self.received, self.lost)
+    }
+
+    /// Another connection: sequence numbers begin anew.
+    pub fn reset(&mut self) {
+        *self = Self { received: self.received, lost: self.lost, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_come_back_once_in_order_with_losses_and_reordering() {
+        let start = Instant::now();
+        let (mut log, mut sent) = (ArrivalLog::default(), SentLog::default());
+        let mut seen = Vec::new();
+        for n in 0..70_000u64 {
+            let seq = sent.next_seq();
+            sent.on_sent(n * 1000, ByteCount(1000));
+            if n % 10 != 3 {
+                log.on_arrival(start, seq, n * 1000 + 30_000, if n == 20 { 3 } else { 2 }, true);
+            }
+            if n % 16 == 15 {
+                let report = log.take_report(n * 1000 + 31_000, 512).unwrap();
+                assert!(report.arrivals.len() <= 48);
+                // Every third report is lost; the next one repeats it.
+                if n / 16 % 3 != 0 {
+                    seen.extend_from_slice(sent.on_feedback(&report));
+                }
+            }
+        }
+        let arrived = seen.iter().filter(|report| report.arrived_us.is_some()).count() as u64;
+        let lost = seen.len() as u64 - arrived;
+        assert!(arrived > 62_900 && lost > 6_900, "{arrived} {lost}");
+        assert_eq!(sent.received_and_lost(), (arrived, lost));
+        assert_eq!(seen.iter().filter(|report| report.ce).count(), 1);
+        let base = seen[0].arrived_us.unwrap() - seen[0].sent_us;
+        for report in &seen {
+            if let Some(at) = report.arrived_us {
+                assert!((at - report.sent_us).abs_diff(base) <= 8, "{report:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn heartbeats_alone_do_not_make_a_report_due() {
+        let start = Instant::now();
+        let mut log = ArrivalLog::default();
+        log.on_arrival(start, 0, 1, 0, false);
+        assert_eq!(log.next_due(), None);
+        log.on_arrival(start, 1, 2, 0, true);
+        assert_eq!(log.next_due(), Some(start + REPORT_DELAY));
+        for seq in 2..16 {
+            log.on_arrival(start, seq, 3, 0, true);
+        }
+        assert_eq!(log.next_due(), Some(start));
+        assert_eq!(log.take_report(9, 512).unwrap().arrivals.len(), 16);
+        assert_eq!(log.next_due(), None);
+    }
+}

@@ -1,0 +1,544 @@
+//! One bearer over QUIC: an endpoint and the connections to our one peer.
+//!
+//! Sans-IO: packets and time in, packets, events and a deadline out. It keeps no queue: what is handed to it leaves with
+//! the next [`QuicBearer::poll_transmit`], which is what makes the scheduler's priorities hold (QUIC itself packs
+//! DATAGRAM before STREAM frames and holds back everything, even acknowledgements, when its window is full).
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use noq_proto::{
+    ClientConfig, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, FourTuple, Incoming,
+    ServerConfig, StreamId,
+};
+use rustls::client::Resumption;
+
+use super::clock::SharedClock;
+use super::connection::{Conn, ConnEvent};
+use super::keys::{CidGenerator, Greeting, ResetKey, TokenKey};
+use super::tickets::{ServerSessions, TicketStore};
+use super::{tls, transport};
+use crate::identity::{Identity, PublicKey};
+use crate::seeded::SeededBytes;
+
+/// Connections kept at a time, handshaking and draining ones included. One is in use; others come from restarts of the
+/// peer, and from someone who knows both public keys.
+const MAX_CONNECTIONS: usize = 16;
+
+/// From this many handshakes under way a client must first prove its address (RFC 9000 §8.1.2), which costs it a round
+/// trip and an attacker its forged source.
+const RETRY_FROM: usize = 4;
+
+/// A connection that hears nothing at all for this long is given up. Long: after an outage an old connection is as good
+/// as a new one and needs no handshake; a peer that restarted says so by a stateless reset.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// QUIC version 1; packets of others are dropped unanswered.
+const QUIC_V1: u32 = 1;
+
+/// What a bearer is made of.
+#[derive(Debug, Clone)]
+pub struct QuicConfig {
+    /// Who we are.
+    pub identity: Arc<Identity>,
+    /// The only key we talk to.
+    pub peer: PublicKey,
+    /// UDP payload in bytes, at least [`transport::MIN_MTU`].
+    pub mtu: u16,
+    /// Where a server keeps sessions that may be resumed.
+    pub tickets: Arc<dyn TicketStore>,
+    /// Whether incoming connections are accepted.
+    pub listen: bool,
+}
+
+/// Tells the connections of a bearer apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId(u64);
+
+/// A message on a stream of its own, to cancel it by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamRef {
+    connection: ConnectionId,
+    stream: StreamId,
+}
+
+/// A packet to send; its bytes are in the buffer given to [`QuicBearer::poll_transmit`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub destination: SocketAddr,
+    /// From which local address, if it matters.
+    pub source: Option<IpAddr>,
+    /// ECN codepoint to set.
+    pub ecn: Option<EcnCodepoint>,
+}
+
+/// What a bearer tells the session.
+#[derive(Debug)]
+pub enum BearerEvent {
+    /// The handshake is complete and the peer is who we pinned; from now on this connection is used for sending.
+    Connected { connection: ConnectionId, remote: SocketAddr, resumed: bool },
+    /// The server did not take our early data: everything sent so far is lost and must be sent again.
+    EarlyDataRejected,
+    /// A whole message that came on a stream of its own. `early`: in 0-RTT data, so it might be replayed.
+    Message { connection: ConnectionId, bytes: Bytes, early: bool },
+    /// A datagram. `early` as above.
+    Datagram { connection: ConnectionId, bytes: Bytes, early: bool },
+    /// The peer's bulk stream has bytes to read.
+    BulkReadable,
+    /// The peer has all of a message.
+    Acknowledged { token: u64 },
+    /// The peer's address changed.
+    PeerMoved { from: SocketAddr, to: SocketAddr },
+    /// The connection used for sending is gone, and with it what was not acknowledged.
+    Disconnected(DisconnectReason),
+    /// Someone who may not talk to us tried to.
+    Unknown(UnknownPeer),
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DisconnectReason {
+    /// Nothing was heard for the idle time.
+    #[error("nothing heard for {} s", IDLE.as_secs())]
+    TimedOut,
+    /// The peer has restarted and does not know the connection any more.
+    #[error("the other side has restarted")]
+    PeerRestarted,
+    /// The peer said goodbye.
+    #[error("the other side closed the link")]
+    PeerClosed,
+    /// The peer presented another key than the one we pinned, or does not accept ours.
+    #[error("keys do not match: {0}")]
+    Identity(String),
+    /// No common protocol version.
+    #[error("the other side does not speak aquila/1: update the older of the two ({0})")]
+    Incompatible(String),
+    /// A newer connection of the same peer took its place.
+    #[error("replaced by a newer connection of the same peer")]
+    Superseded,
+    /// Anything else that QUIC reports.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+/// A packet or handshake that was not answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownPeer {
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// What was wrong.
+    pub reason: String,
+}
+
+/// One bearer over QUIC.
+pub struct QuicBearer {
+    endpoint: Endpoint,
+    client_config: ClientConfig,
+    greeting: Greeting,
+    cids: CidGenerator,
+    config: QuicConfig,
+    clock: SharedClock,
+    connections: Vec<Conn>,
+    next_connection: ConnectionId,
+    /// Id of the connection that is used for sending.
+    active: Option<ConnectionId>,
+    responses: VecDeque<(Transmit, Vec<u8>)>,
+    events: VecDeque<BearerEvent>,
+}
+
+impl QuicBearer {
+    /// A bearer with no connection yet. All randomness comes from `random`.
+    pub fn new(config: QuicConfig, random: &mut SeededBytes) -> Result<Self, rustls::Error> {
+        let clock = SharedClock::default();
+        let mut endpoint_config = EndpointConfig::new(Arc::new(ResetKey::new(&config.identity)));
+        let cid_seed = random.next_seed();
+        let identity = config.identity.clone();
+        endpoint_config
+            .rng_seed(Some(random.next_seed()))
+            .max_udp_payload_size(config.mtu)
+            .map_err(|_| rustls::Error::General("MTU below QUIC's minimum".into()))?
+            .cid_generator(Arc::new(move || {
+                Box::new(CidGenerator::new(&identity, SeededBytes::new(&cid_seed, "connection ids")))
+            }));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let server_config = match config.listen {
+            true => Some(Arc::new(Self::server_config(&config, &provider, &clock)?)),
+            false => None,
+        };
+        let client = tls::client(
+            provider,
+            &config.identity,
+            config.peer,
+            &clock,
+            Resumption::in_memory_sessions(MAX_CONNECTIONS),
+        )?;
+        let mut client_config = ClientConfig::new(Arc::new(tls::quic_client(client)));
+        let greeting = Greeting::new(&config.identity.public(), &config.peer);
+        let greeting_bytes = std::sync::Mutex::new(SeededBytes::new(&random.next_seed(), "greeting"));
+        client_config.initial_dst_cid_provider(Arc::new(move || {
+            greeting.make(&mut greeting_bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        }));
+        Ok(Self {
+            endpoint: Endpoint::new(Arc::new(endpoint_config), server_config, false),
+            client_config,
+            greeting: Greeting::new(&config.peer, &config.identity.public()),
+            cids: CidGenerator::new(&config.identity, SeededBytes::new(&cid_seed, "unused: validation only")),
+            config,
+            clock,
+            connections: Vec::new(),
+            next_connection: ConnectionId(0),
+            active: None,
+            responses: VecDeque::new(),
+            events: VecDeque::new(),
+        })
+    }
+
+    fn server_config(
+        config: &QuicConfig,
+        provider: &Arc<rustls::crypto::CryptoProvider>,
+        clock: &SharedClock,
+    ) -> Result<ServerConfig, rustls::Error> {
+        let sessions = Arc::new(ServerSessions(config.tickets.clone()));
+        let tls = tls::server(provider.clone(), &config.identity, config.peer, clock, sessions)?;
+        let mut server = ServerConfig::new(Arc::new(tls::quic_server(tls)), Arc::new(TokenKey::new(&config.identity)));
+        server
+            .time_source(Arc::new(clock.clone()))
+            .max_incoming(MAX_CONNECTIONS)
+            .incoming_buffer_size(1 << 16)
+            .incoming_buffer_size_total(1 << 18)
+            .migration(true);
+        Ok(server)
+    }
+
+    /// Tells the bearer the wall-clock time, for ticket ages.
+    pub fn set_wall_clock(&mut self, since_1970: Duration) {
+        self.clock.set(since_1970);
+    }
+
+    /// Starts a connection to `remote`, in place of the one in use. If we hold a ticket, messages may be sent at once
+    /// (0-RTT).
+    pub fn connect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+        let gate = Arc::default();
+        let mut config = self.client_config.clone();
+        config.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
+        let (handle, connection) = self.endpoint.connect(now, config, remote, tls::SERVER_NAME)?;
+        if let Some(old) = self.active.take().and_then(|id| self.connection_mut(id)) {
+            old.close(now);
+        }
+        let id = self.add(Conn::new(self.next_connection, handle, connection, gate, remote));
+        self.active = Some(id);
+        self.pump(now);
+        Ok(())
+    }
+
+    /// Takes in one UDP datagram.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<EcnCodepoint>,
+        data: BytesMut,
+    ) {
+        if !self.is_for_us(&data) {
+            let reason = "packet without our greeting".to_owned();
+            return self.events.push_back(BearerEvent::Unknown(UnknownPeer { from, reason }));
+        }
+        let mut response = Vec::new();
+        let path = FourTuple::new(from, local);
+        match self.endpoint.handle(now, path, ecn, data, &mut response) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some(conn) = self.connections.iter_mut().find(|conn| conn.handle == handle) {
+                    conn.inner.handle_event(event);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.handle_incoming(now, incoming),
+            Some(DatagramEvent::Response(transmit)) => self.respond(transmit, response),
+            None => {}
+        }
+        self.pump(now);
+    }
+
+    /// To be called when [`QuicBearer::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for conn in &mut self.connections {
+            conn.inner.handle_timeout(now);
+        }
+        self.pump(now);
+    }
+
+    /// When [`QuicBearer::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.connections.iter().filter_map(|conn| conn.inner.poll_timeout()).min()
+    }
+
+    /// The next packet that must leave now, written to `out`.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
+        out.clear();
+        if let Some((transmit, bytes)) = self.responses.pop_front() {
+            out.extend_from_slice(&bytes);
+            return Some(transmit);
+        }
+        let active = self.active;
+        // The connection in use first: a handshake of a stranger never delays a command.
+        self.connections.sort_by_key(|conn| (Some(conn.id) != active, conn.id));
+        let transmit = self
+            .connections
+            .iter_mut()
+            .find_map(|conn| conn.inner.poll_transmit(now, NonZeroUsize::MIN, out))
+            .map(Transmit::from);
+        if transmit.is_some() {
+            self.pump(now);
+        }
+        transmit
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<BearerEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether messages can be sent now, in early data or after the handshake.
+    pub fn is_ready(&self) -> bool {
+        self.active_ref().is_some_and(Conn::is_ready)
+    }
+
+    /// Whether there is a connection, ready or being set up.
+    pub fn is_connecting_or_ready(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// The connection used for sending.
+    pub fn active_connection(&self) -> Option<ConnectionId> {
+        self.active
+    }
+
+    /// Largest datagram that fits one packet, in bytes.
+    pub fn max_datagram(&mut self) -> Option<usize> {
+        self.active_mut()?.inner.datagrams().max_size()
+    }
+
+    /// Sends a message, `head` and `body` joined, on a stream of its own; `token` comes back when it is acknowledged.
+    /// `None` if no stream is free.
+    pub fn send_message(&mut self, head: &[u8], body: &[u8], priority: i32, token: u64) -> Option<StreamRef> {
+        let conn = self.active_mut()?;
+        let stream = conn.send_message(head, body, priority, token)?;
+        Some(StreamRef { connection: conn.id, stream })
+    }
+
+    /// Stops sending a message that has become worthless; nothing of it is retransmitted.
+    pub fn cancel(&mut self, message: StreamRef) {
+        if let Some(conn) = self.connection_mut(message.connection) {
+            conn.cancel(message.stream);
+        }
+    }
+
+    /// Hands over a datagram of at most [`QuicBearer::max_datagram`] bytes that leaves with the next packet. `false` if
+    /// it does not fit or there is no connection.
+    pub fn send_datagram(&mut self, bytes: Bytes) -> bool {
+        self.active_mut().is_some_and(|conn| conn.inner.datagrams().send(bytes, false).is_ok())
+    }
+
+    /// Writes to the bulk stream; returns the bytes taken, 0 when the peer's flow control holds us back.
+    pub fn write_bulk(&mut self, bytes: &[u8]) -> usize {
+        self.active_mut().map_or(0, |conn| conn.write_bulk(bytes))
+    }
+
+    /// Reads from the peer's bulk stream, at most `max` bytes; `None` when nothing is there yet.
+    pub fn read_bulk(&mut self, max: usize) -> Option<Bytes> {
+        self.active_mut()?.read_bulk(max)
+    }
+
+    /// Tells QUIC that interface or address changed: probe at once, rotate the connection id, forget the back-off.
+    pub fn network_changed(&mut self, now: Instant) {
+        if let Some(conn) = self.active_mut() {
+            conn.inner.handle_network_change(None, now);
+        }
+        self.pump(now);
+    }
+
+    /// Bytes in flight on the connection in use.
+    pub fn in_flight(&self) -> u64 {
+        self.active_ref().map_or(0, |conn| conn.gate.in_flight())
+    }
+
+    /// Smoothed round-trip time of the connection in use.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.active_ref()?.inner.rtt(noq_proto::PathId::ZERO)
+    }
+
+    /// Packets of the connection in use declared lost.
+    pub fn lost_packets(&self) -> u64 {
+        self.active_ref().map_or(0, |conn| conn.gate.lost_packets())
+    }
+
+    /// The peer's address.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.active_ref().map(|conn| conn.remote)
+    }
+
+    /// Says goodbye; poll for transmits once more afterwards.
+    pub fn close(&mut self, now: Instant) {
+        for conn in &mut self.connections {
+            conn.close(now);
+        }
+        self.active = None;
+    }
+
+    /// Drops what no peer of ours can have sent, before any state or cryptography is spent on it: an unknown peer gets
+    /// nothing, not even a version negotiation or a stateless reset.
+    fn is_for_us(&self, packet: &[u8]) -> bool {
+        let Some((&first, rest)) = packet.split_first() else { return false };
+        if first & 0x80 == 0 {
+            return true; // A short header: noq answers only connection ids that validate.
+        }
+        // RFC 9000 §17.2: version, length of the destination connection id, the id.
+        let (Some(version), Some(&len)) = (rest.first_chunk(), rest.get(4)) else { return false };
+        let Some(cid) = rest.get(5..5 + usize::from(len)) else { return false };
+        u32::from_be_bytes(*version) == QUIC_V1 && (self.greeting.matches(cid) || self.cids.recognises(cid))
+    }
+
+    fn handle_incoming(&mut self, now: Instant, incoming: Incoming) {
+        let from = incoming.remote_address();
+        let handshaking = self.connections.iter().filter(|conn| conn.inner.is_handshaking()).count();
+        let mut response = Vec::new();
+        if handshaking >= RETRY_FROM && incoming.may_retry() && !incoming.remote_address_validated() {
+            match self.endpoint.retry(incoming, &mut response) {
+                Ok(transmit) => self.respond(transmit, response),
+                Err(error) => self.endpoint.ignore(error.into_incoming()),
+            }
+            return;
+        }
+        if self.connections.len() >= MAX_CONNECTIONS {
+            let reason = "too many handshakes at a time".to_owned();
+            self.events.push_back(BearerEvent::Unknown(UnknownPeer { from, reason }));
+            return self.endpoint.ignore(incoming);
+        }
+        let offered = offered_protocols(&incoming);
+        let gate = Arc::default();
+        let Ok(mut server) = self.accept_config() else { return self.endpoint.ignore(incoming) };
+        server.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
+        match self.endpoint.accept(incoming, now, &mut response, Some(Arc::new(server))) {
+            Ok((handle, connection)) => {
+                let mut conn = Conn::new(self.next_connection, handle, connection, gate, from);
+                conn.offered = offered;
+                self.add(conn);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(transmit, response);
+                }
+                let reason = error.cause.to_string();
+                self.events.push_back(BearerEvent::Unknown(UnknownPeer { from, reason }));
+            }
+        }
+    }
+
+    /// Each connection has a gate of its own, hence a transport configuration of its own.
+    fn accept_config(&self) -> Result<ServerConfig, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Self::server_config(&self.config, &provider, &self.clock)
+    }
+
+    fn respond(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {
+        if self.responses.len() < MAX_CONNECTIONS {
+            self.responses.push_back((transmit.into(), bytes));
+        }
+    }
+
+    fn add(&mut self, conn: Conn) -> ConnectionId {
+        self.next_connection.0 += 1;
+        let id = conn.id;
+        self.connections.push(conn);
+        id
+    }
+
+    fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Conn> {
+        self.connections.iter_mut().find(|conn| conn.id == id)
+    }
+
+    fn active_mut(&mut self) -> Option<&mut Conn> {
+        self.active.and_then(|id| self.connection_mut(id))
+    }
+
+    fn active_ref(&self) -> Option<&Conn> {
+        self.connections.iter().find(|conn| Some(conn.id) == self.active)
+    }
+
+    /// Carries events between endpoint and connections, and up, until there are none left.
+    fn pump(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.connections.len() {
+            let conn = &mut self.connections[index];
+            while let Some(event) = conn.inner.poll_endpoint_events() {
+                if let Some(reply) = self.endpoint.handle_event(conn.handle, event) {
+                    conn.inner.handle_event(reply);
+                }
+            }
+            let id = conn.id;
+            let mut raised = VecDeque::new();
+            conn.drain_events(&self.config.peer, &mut raised);
+            let drained = conn.inner.is_drained();
+            for event in raised {
+                self.on_connection_event(now, id, event);
+            }
+            match drained {
+                true => drop(self.connections.remove(index)),
+                false => index += 1,
+            }
+        }
+    }
+
+    fn on_connection_event(&mut self, now: Instant, id: ConnectionId, event: ConnEvent) {
+        match event {
+            ConnEvent::Up(event) => self.events.push_back(event),
+            ConnEvent::Connected { remote, resumed } => {
+                if let Some(old) = self.active.replace(id).filter(|old| *old != id) {
+                    if let Some(old) = self.connection_mut(old) {
+                        old.close(now);
+                    }
+                    self.events.push_back(BearerEvent::Disconnected(DisconnectReason::Superseded));
+                }
+                self.events.push_back(BearerEvent::Connected { connection: id, remote, resumed });
+            }
+            ConnEvent::Ended { reason, remote } => {
+                if self.active == Some(id) {
+                    self.active = None;
+                    self.events.push_back(BearerEvent::Disconnected(reason));
+                } else if let DisconnectReason::Identity(_) | DisconnectReason::Incompatible(_) = reason {
+                    let reason = reason.to_string();
+                    self.events.push_back(BearerEvent::Unknown(UnknownPeer { from: remote, reason }));
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for QuicBearer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QuicBearer({} connections, active {:?})", self.connections.len(), self.active)
+    }
+}
+
+impl From<noq_proto::Transmit> for Transmit {
+    fn from(transmit: noq_proto::Transmit) -> Self {
+        Self { destination: transmit.destination, source: transmit.src_ip, ecn: transmit.ecn }
+    }
+}
+
+/// The protocols a client offers, as text for a log line, if none of them is ours.
+fn offered_protocols(incoming: &Incoming) -> Option<String> {
+    let offered: Vec<Bytes> = incoming.decrypt()?.alpns()?.filter_map(Result::ok).collect();
+    match offered.iter().any(|protocol| protocol.as_ref() == tls::ALPN) {
+        true => None,
+        false => Some(offered.iter().map(|protocol| String::from_utf8_lossy(protocol)).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Which connection an event belongs to.
+pub(super) type Handle = ConnectionHandle;

@@ -1,0 +1,275 @@
+//! One QUIC connection: its streams, and the translation of QUIC's events to ours.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use noq_proto::{
+    Connection, ConnectionError, Dir, Event, FinishError, PathId, ReadError, Side, StreamEvent, StreamId,
+    TransportErrorCode, VarInt,
+};
+use rustls::pki_types::CertificateDer;
+
+use super::bearer::{BearerEvent, ConnectionId, DisconnectReason, Handle};
+use super::transport::OpenGate;
+use crate::identity::PublicKey;
+use crate::wire::flow;
+
+/// Largest message on a stream of its own; the peer is authenticated, but may be broken.
+const MAX_MESSAGE: usize = 1 << 16;
+
+/// Streams whose message has begun and not ended. Together with [`MAX_MESSAGE`] this bounds what a peer can make us hold.
+const MAX_PARTIAL: usize = 256;
+
+/// Goodbye.
+const CLOSE_DONE: VarInt = VarInt::from_u32(0);
+/// A message nobody needs any more.
+const RESET_STALE: VarInt = VarInt::from_u32(1);
+
+/// What a connection tells its bearer.
+pub(super) enum ConnEvent {
+    Up(BearerEvent),
+    Connected { remote: SocketAddr, resumed: bool },
+    Ended { reason: DisconnectReason, remote: SocketAddr },
+}
+
+/// One connection.
+pub(super) struct Conn {
+    pub id: ConnectionId,
+    pub handle: Handle,
+    pub inner: Connection,
+    pub gate: Arc<OpenGate>,
+    pub remote: SocketAddr,
+    /// Protocols the client offered, if ours is not among them.
+    pub offered: Option<String>,
+    connected: bool,
+    ended: bool,
+    /// Messages not acknowledged yet, with the tokens to report them by.
+    sent: BTreeMap<StreamId, u64>,
+    partial: BTreeMap<StreamId, BytesMut>,
+    bulk_out: Option<StreamId>,
+    bulk_in: Option<StreamId>,
+    had_early_data: bool,
+}
+
+impl Conn {
+    pub fn new(id: ConnectionId, handle: Handle, inner: Connection, gate: Arc<OpenGate>, remote: SocketAddr) -> Self {
+        let had_early_data = inner.side() == Side::Client && inner.has_0rtt();
+        Self {
+            id,
+            handle,
+            inner,
+            gate,
+            remote,
+            offered: None,
+            connected: false,
+            ended: false,
+            sent: BTreeMap::new(),
+            partial: BTreeMap::new(),
+            bulk_out: None,
+            bulk_in: None,
+            had_early_data,
+        }
+    }
+
+    /// A client may send at once if it has early keys; a server waits until the client has proved who it is.
+    pub fn is_ready(&self) -> bool {
+        !self.ended && (self.connected || self.had_early_data)
+    }
+
+    pub fn close(&mut self, now: Instant) {
+        self.ended = true;
+        self.inner.close(now, CLOSE_DONE, Bytes::new());
+    }
+
+    pub fn send_message(&mut self, head: &[u8], body: &[u8], priority: i32, token: u64) -> Option<StreamId> {
+        let id = self.inner.streams().open(Dir::Uni)?;
+        let mut stream = self.inner.send_stream(id);
+        let written = stream.write(head).ok()? + stream.write(body).ok()?;
+        if written < head.len() + body.len() || stream.set_priority(priority).is_err() {
+            // Flow control: the peer has stopped reading.
+            let _ = stream.reset(RESET_STALE);
+            return None;
+        }
+        match stream.finish() {
+            Ok(()) => {}
+            Err(FinishError::Stopped(_) | FinishError::ClosedStream) => return None,
+        }
+        self.sent.insert(id, token);
+        Some(id)
+    }
+
+    pub fn cancel(&mut self, stream: StreamId) {
+        if self.sent.remove(&stream).is_some() {
+            let _ = self.inner.send_stream(stream).reset(RESET_STALE);
+        }
+    }
+
+    pub fn write_bulk(&mut self, bytes: &[u8]) -> usize {
+        let id = match self.bulk_out {
+            Some(id) => id,
+            None => {
+                let Some(id) = self.inner.streams().open(Dir::Uni) else { return 0 };
+                let mut stream = self.inner.send_stream(id);
+                let mut head = Vec::new();
+                flow::put(&mut head, flow::BULK);
+                if stream.set_priority(i32::MIN).is_err() || stream.write(&head).ok() != Some(head.len()) {
+                    return 0;
+                }
+                *self.bulk_out.insert(id)
+            }
+        };
+        self.inner.send_stream(id).write(bytes).unwrap_or(0)
+    }
+
+    pub fn read_bulk(&mut self, max: usize) -> Option<Bytes> {
+        let mut stream = self.inner.recv_stream(self.bulk_in?);
+        let mut chunks = stream.read(true).ok()?;
+        let chunk = chunks.next(max).ok().flatten().map(|chunk| chunk.bytes);
+        let _ = chunks.finalize();
+        chunk
+    }
+
+    /// Takes all events out of QUIC. Data is passed up only once the peer is known to be `peer`.
+    pub fn drain_events(&mut self, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
+        while let Some(event) = self.inner.poll() {
+            self.on_event(event, peer, out);
+        }
+        if let Ok(path) = self.inner.network_path(PathId::ZERO) {
+            let to = path.remote();
+            if to != self.remote && !self.ended {
+                let from = std::mem::replace(&mut self.remote, to);
+                out.push_back(ConnEvent::Up(BearerEvent::PeerMoved { from, to }));
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
+        match event {
+            Event::Connected => self.on_connected(peer, out),
+            Event::ConnectionLost { reason } if !self.ended => {
+                self.ended = true;
+                let reason = self.disconnect_reason(reason);
+                out.push_back(ConnEvent::Ended { reason, remote: self.remote });
+            }
+            Event::DatagramReceived if self.is_peer(peer) => {
+                let early = !self.connected;
+                while let Some(bytes) = self.inner.datagrams().recv() {
+                    out.push_back(ConnEvent::Up(BearerEvent::Datagram { connection: self.id, bytes, early }));
+                }
+            }
+            Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                while let Some(id) = self.inner.streams().accept(Dir::Uni) {
+                    self.read(id, peer, out);
+                }
+            }
+            Event::Stream(StreamEvent::Readable { id }) => self.read(id, peer, out),
+            Event::Stream(StreamEvent::Finished { id } | StreamEvent::Stopped { id, .. }) => {
+                if let Some(token) = self.sent.remove(&id) {
+                    out.push_back(ConnEvent::Up(BearerEvent::Acknowledged { token }));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_connected(&mut self, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
+        if !self.is_peer(peer) {
+            // A ticket of a peer that has been replaced since: resumption skips the check of the pinned key.
+            self.ended = true;
+            let reason = DisconnectReason::Identity("ticket of a former peer".into());
+            return out.push_back(ConnEvent::Ended { reason, remote: self.remote });
+        }
+        self.connected = true;
+        if self.had_early_data && !self.inner.accepted_0rtt() {
+            self.sent.clear();
+            self.bulk_out = None;
+            out.push_back(ConnEvent::Up(BearerEvent::EarlyDataRejected));
+        }
+        let resumed = self.inner.accepted_0rtt();
+        out.push_back(ConnEvent::Connected { remote: self.remote, resumed });
+    }
+
+    fn is_peer(&self, peer: &PublicKey) -> bool {
+        let identity = self.inner.crypto_session().peer_identity();
+        let chain = identity.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
+        chain.is_some_and(|chain| chain.first().and_then(|der| PublicKey::from_spki_der(der)) == Some(*peer))
+    }
+
+    fn read(&mut self, id: StreamId, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
+        if !self.is_peer(peer) {
+            return;
+        }
+        if self.bulk_in == Some(id) {
+            return out.push_back(ConnEvent::Up(BearerEvent::BulkReadable));
+        }
+        let message = self.partial.entry(id).or_default();
+        let mut stream = self.inner.recv_stream(id);
+        let Ok(mut chunks) = stream.read(true) else {
+            self.partial.remove(&id);
+            return;
+        };
+        let whole = loop {
+            // The bulk stream is told by its first byte; the rest stays with QUIC until somebody reads it.
+            let max = if message.is_empty() { 1 } else { usize::MAX };
+            match chunks.next(max) {
+                Ok(Some(chunk)) => message.extend_from_slice(&chunk.bytes),
+                Ok(None) => break Some(true),
+                Err(ReadError::Blocked) => break Some(false),
+                Err(ReadError::Reset(_)) => break None,
+            }
+            if message.first() == Some(&(flow::BULK as u8)) || message.len() > MAX_MESSAGE {
+                break Some(false);
+            }
+        };
+        let _ = chunks.finalize();
+        if message.first() == Some(&(flow::BULK as u8)) {
+            self.partial.remove(&id);
+            self.bulk_in = Some(id);
+            return out.push_back(ConnEvent::Up(BearerEvent::BulkReadable));
+        }
+        let too_long = message.len() > MAX_MESSAGE;
+        match whole {
+            Some(true) => {
+                let bytes = self.partial.remove(&id).unwrap_or_default().freeze();
+                out.push_back(ConnEvent::Up(BearerEvent::Message {
+                    connection: self.id,
+                    bytes,
+                    early: !self.connected,
+                }));
+            }
+            Some(false) if !too_long && self.partial.len() <= MAX_PARTIAL => {}
+            _ => {
+                self.partial.remove(&id);
+                let _ = self.inner.recv_stream(id).stop(RESET_STALE);
+            }
+        }
+    }
+
+    fn disconnect_reason(&self, error: ConnectionError) -> DisconnectReason {
+        /// TLS alerts as QUIC error codes, RFC 9001 §4.8 and RFC 8446 §6.
+        const BAD_CERTIFICATE: [u8; 4] = [42, 46, 49, 51];
+        const NO_APPLICATION_PROTOCOL: u8 = 120;
+        let by_code = |code: TransportErrorCode, text: String| {
+            let alert = u64::from(code).checked_sub(0x100).and_then(|alert| u8::try_from(alert).ok());
+            match alert {
+                Some(NO_APPLICATION_PROTOCOL) => {
+                    let offered = self.offered.as_deref();
+                    DisconnectReason::Incompatible(offered.map_or(text, |offered| format!("it offers {offered}")))
+                }
+                Some(alert) if BAD_CERTIFICATE.contains(&alert) => DisconnectReason::Identity(text),
+                _ => DisconnectReason::Protocol(text),
+            }
+        };
+        match error {
+            ConnectionError::TimedOut => DisconnectReason::TimedOut,
+            ConnectionError::Reset => DisconnectReason::PeerRestarted,
+            ConnectionError::ApplicationClosed(_) => DisconnectReason::PeerClosed,
+            ConnectionError::TransportError(error) => by_code(error.code, error.to_string()),
+            ConnectionError::ConnectionClosed(close) => by_code(close.error_code, close.to_string()),
+            other => DisconnectReason::Protocol(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The QUIC bearer (RFC 9000, 9001, 9221), on `noq-proto` with everything that queues or decides taken out of it.
+
+mod bearer;
+mod clock;
+mod connection;
+mod keys;
+mod tickets;
+mod tls;
+mod transport;
+
+pub use bearer::{
+    BearerEvent, ConnectionId, DisconnectReason, QuicBearer, QuicConfig, StreamRef, Transmit, UnknownPeer,
+};
+pub use tickets::{MemoryTickets, TicketStore};
+pub use tls::ALPN;
+pub use transport::MIN_MTU;

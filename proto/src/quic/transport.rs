@@ -1,0 +1,136 @@
+//! How we set up QUIC: its window wide, its pacer off, its MTU fixed, so that all queueing is ours.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use noq_proto::{AckFrequencyConfig, RttEstimator, TransportConfig, VarInt};
+
+/// Smallest UDP payload that QUIC can work with (RFC 9000 §14).
+pub const MIN_MTU: u16 = 1200;
+
+/// Streams a peer may have open at a time. Each message is one; a whole parameter set of 1348 messages fits even if
+/// none of them were batched.
+const MAX_STREAMS: u32 = 4096;
+
+/// The peer acknowledges at the latest after this many packets (+1) or this much time; our feedback datagrams carry
+/// most acknowledgements along.
+const ACK_THRESHOLD: u32 = 9;
+const MAX_ACK_DELAY: Duration = Duration::from_millis(5);
+
+/// RTT assumed before the first sample: a cellular link's, instead of the 333 ms of RFC 9002 §6.2.2.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// Transport parameters for a UDP payload of `mtu` bytes and a connection that is given up after `idle`.
+pub(super) fn config(mtu: u16, idle: Duration, gate: Arc<OpenGate>) -> TransportConfig {
+    let mut ack = AckFrequencyConfig::default();
+    ack.ack_eliciting_threshold(VarInt::from_u32(ACK_THRESHOLD)).max_ack_delay(Some(MAX_ACK_DELAY));
+    let mut config = TransportConfig::default();
+    config
+        .congestion_controller_factory(gate)
+        .ack_frequency_config(Some(ack))
+        .initial_rtt(INITIAL_RTT)
+        // Equal, or black-hole detection lowers the MTU after congestion loss and datagrams stop fitting.
+        .initial_mtu(mtu)
+        .min_mtu(mtu)
+        .mtu_discovery_config(None)
+        .enable_segmentation_offload(false)
+        .max_idle_timeout(Some(idle.try_into().expect("an idle time-out is below 2^62 ms")))
+        .max_concurrent_uni_streams(VarInt::from_u32(MAX_STREAMS))
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(Some(1 << 20))
+        .datagram_send_buffer_size(1 << 16)
+        .send_observed_address_reports(false);
+    config
+}
+
+/// QUIC's own congestion controller, replaced by one that never holds anything back: the gate is our scheduler's. It
+/// only counts what is in flight.
+#[derive(Debug, Default)]
+pub(super) struct OpenGate {
+    in_flight: Arc<AtomicU64>,
+    lost_packets: Arc<AtomicU64>,
+}
+
+impl OpenGate {
+    /// Bytes of UDP payload sent and neither acknowledged nor declared lost.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Packets declared lost since the connection began.
+    pub fn lost_packets(&self) -> u64 {
+        self.lost_packets.load(Ordering::Relaxed)
+    }
+}
+
+impl ControllerFactory for OpenGate {
+    fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
+        // A new path begins: what was in flight on the old one is no longer counted by QUIC either.
+        self.in_flight.store(0, Ordering::Relaxed);
+        Box::new(Tap { in_flight: self.in_flight.clone(), lost_packets: self.lost_packets.clone() })
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Tap {
+    in_flight: Arc<AtomicU64>,
+    lost_packets: Arc<AtomicU64>,
+}
+
+impl Tap {
+    fn release(&self, bytes: u64) {
+        let left = self.in_flight.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.in_flight.store(left, Ordering::Relaxed);
+    }
+}
+
+/// Wider than anything that can be in flight, and above `u32::MAX`, which turns the pacer off.
+const NO_WINDOW: u64 = 1 << 40;
+
+impl Controller for Tap {
+    fn on_packet_sent(&mut self, _now: Instant, bytes: u16, _pn: u64) {
+        self.in_flight.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    fn on_ack(&mut self, _now: Instant, _sent: Instant, bytes: u64, _pn: u64, _app_limited: bool, _rtt: &RttEstimator) {
+        self.release(bytes);
+    }
+
+    fn on_end_acks(&mut self, _now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+    }
+
+    fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {}
+
+    fn on_packet_lost(&mut self, lost_bytes: u16, _pn: u64, _now: Instant) {
+        self.release(u64::from(lost_bytes));
+        self.lost_packets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_mtu_update(&mut self, _new_mtu: u16) {}
+
+    fn window(&self) -> u64 {
+        NO_WINDOW
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = NO_WINDOW;
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        NO_WINDOW
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

@@ -1,0 +1,119 @@
+//! What a session tells its driver.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::mavlink::Frame;
+use crate::quic::{DisconnectReason, Transmit};
+use crate::video::Packets;
+use crate::{Bitrate, Class};
+
+/// State of the link to the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LinkState {
+    /// No connection.
+    Down,
+    /// Words come in as they should.
+    Up,
+    /// Nothing was heard for a moment; control is being repeated.
+    Stalled,
+    /// Nothing was heard for so long that people should know.
+    Lost,
+}
+
+impl LinkState {
+    /// Lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Up => "up",
+            Self::Stalled => "stalled",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// The next thing a driver has to do.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// Send this packet.
+    Transmit(Transmit, &'a [u8]),
+    /// Something happened.
+    Event(Event),
+    /// Nothing more now: wait for input, at the latest until then.
+    Timeout(std::time::Instant),
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The link's state changed; `silence` is the age of the last word from the other side.
+    State {
+        /// State now.
+        state: LinkState,
+        /// Age of the last word.
+        silence: Duration,
+    },
+    /// A connection is complete: the other side is who we pinned.
+    Connected {
+        /// Its address.
+        remote: SocketAddr,
+        /// By 0-RTT.
+        resumed: bool,
+    },
+    /// The connection is gone.
+    Disconnected(DisconnectReason),
+    /// We have no connection, or have not heard a word on it for a while: look up the other side's address again and
+    /// call [`Session::connect`](super::Session::connect) if there is none or it has changed.
+    AddressWanted,
+    /// The other side's address changed and the connection went along.
+    PeerMoved {
+        /// Address before.
+        from: SocketAddr,
+        /// Address now.
+        to: SocketAddr,
+    },
+    /// What the other side says of itself.
+    Hello {
+        /// Its software version.
+        version: String,
+        /// Its protocol revision.
+        revision: u64,
+    },
+    /// Both ends are the same side; the link is useless.
+    SameSide,
+    /// A MAVLink frame from the other side.
+    Mavlink {
+        /// The frame, byte-identical.
+        frame: Frame,
+        /// The class it was sent in.
+        class: Class,
+    },
+    /// A whole video frame from the other side.
+    Video {
+        /// Flow, from 0.
+        flow: u8,
+        /// Its packets, byte-identical.
+        packets: Packets,
+        /// How long after the fastest of late it came: time in queues and waiting.
+        delay: Duration,
+    },
+    /// The picture of this flow is broken: the camera should make a recovery point.
+    RecoveryPointWanted {
+        /// Flow, from 0.
+        flow: u8,
+    },
+    /// What the encoder should make from now on, over all flows.
+    TargetRate(Bitrate),
+    /// The other side's bulk stream has bytes; read them with [`Session::read_bulk`](super::Session::read_bulk).
+    BulkReadable,
+    /// Someone unknown tried to talk to us; reported once a minute.
+    Unknown {
+        /// The last of them.
+        from: SocketAddr,
+        /// What was wrong.
+        reason: String,
+        /// How many since the last report.
+        count: u64,
+    },
+}

@@ -1,0 +1,287 @@
+//! What comes from the other side.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{Event, Session, Side};
+use crate::Class;
+use crate::mavlink::Frame;
+use crate::quic::{ConnectionId, UnknownPeer};
+use crate::replay::Verdict;
+use crate::video::{Reassembler, VideoEvent};
+use crate::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use crate::wire::feedback::Feedback;
+use crate::wire::message::{Hello, MessageHeader, take_copy};
+use crate::wire::{flow, varint::take_varint};
+
+/// Messages held back until their connection proves to be live.
+const MAX_HELD: usize = 64;
+/// Kinds of setpoint whose newest is remembered.
+const MAX_SLOTS: usize = 1024;
+/// Unknown peers are reported this often.
+const UNKNOWN_INTERVAL: Duration = Duration::from_secs(60);
+/// A round trip below all of the last this many heartbeats is the smallest of late.
+const RTT_SAMPLES: usize = 100;
+
+/// State of receiving.
+#[derive(Debug, Default)]
+pub(super) struct Inbound {
+    /// Arrival of the packet being taken in, on our microsecond clock, and its ECN field.
+    pub received_us: u64,
+    pub ecn: u8,
+    /// The newest connection that anything came on.
+    pub connection: Option<ConnectionId>,
+    /// Newest heartbeat of the peer: its clock, and ours when it came.
+    pub heartbeat: Option<(u32, u64)>,
+    /// Frames that the peer has given out, and lost.
+    pub peer_frames: (u64, u64),
+    /// (epoch, slot) of setpoints, and the newest sequence number delivered.
+    newest_setpoint: BTreeMap<(u32, u64), u64>,
+    held: Vec<(ConnectionId, Bytes)>,
+    rtts: std::collections::VecDeque<Duration>,
+    unknown: Option<(UnknownPeer, u64)>,
+    unknown_reported: Option<Instant>,
+}
+
+impl Inbound {
+    pub fn rtt_min(&self) -> Option<Duration> {
+        self.rtts.iter().min().copied()
+    }
+
+    pub fn on_unknown(&mut self, _now: Instant, peer: UnknownPeer) {
+        let count = self.unknown.as_ref().map_or(0, |(_, count)| *count);
+        self.unknown = Some((peer, count + 1));
+    }
+
+    /// Unknown peers to report now: at once the first time, then once a minute.
+    pub fn take_unknown(&mut self, now: Instant) -> Option<(SocketAddr, String, u64)> {
+        if self.unknown_reported.is_some_and(|at| now.saturating_duration_since(at) < UNKNOWN_INTERVAL) {
+            return None;
+        }
+        let (peer, count) = self.unknown.take()?;
+        self.unknown_reported = Some(now);
+        Some((peer.from, peer.reason, count))
+    }
+}
+
+impl Session {
+    /// A whole message that came on a stream.
+    pub(super) fn on_stream(&mut self, now: Instant, connection: ConnectionId, bytes: Bytes, early: bool) {
+        let mut rest = &bytes[..];
+        match take_varint(&mut rest) {
+            Some(flow::MESSAGE) => {
+                let start = bytes.len() - rest.len();
+                self.on_message(now, connection, bytes.slice(start..), early);
+            }
+            Some(flow::HELLO) if !early => match Hello::parse(rest) {
+                Some(hello) => self.on_hello(hello),
+                None => self.counters.malformed += 1,
+            },
+            _ => self.counters.malformed += 1,
+        }
+        self.silence.on_word(now);
+    }
+
+    fn on_hello(&mut self, hello: Hello) {
+        if hello.air == (self.config.side == Side::Air) {
+            self.events.push_back(Event::SameSide);
+        }
+        self.events.push_back(Event::Hello { version: hello.version, revision: hello.revision });
+    }
+
+    /// One message, without its flow id: a header and MAVLink frames.
+    fn on_message(&mut self, now: Instant, connection: ConnectionId, bytes: Bytes, early: bool) {
+        let Some((header, frames)) = MessageHeader::parse(&bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        match self.replay.check(header.epoch, header.seq, early) {
+            Verdict::Fresh => {}
+            Verdict::Duplicate => return self.counters.duplicates += 1,
+            Verdict::TooOld => return self.counters.replayed += 1,
+            Verdict::Doubtful if self.inbound.held.len() < MAX_HELD => {
+                return self.inbound.held.push((connection, bytes));
+            }
+            Verdict::Doubtful => return self.counters.replayed += 1,
+        }
+        self.replay_dirty = true;
+        let age_us = self.delay.excess_us(header.origin_us, self.inbound.received_us);
+        if let Some(setpoint) = header.setpoint {
+            if age_us > setpoint.max_age_ms.saturating_mul(1000) {
+                return self.counters.stale_setpoints += 1;
+            }
+            if self.inbound.newest_setpoint.len() >= MAX_SLOTS {
+                self.inbound.newest_setpoint.clear();
+            }
+            let newest = self.inbound.newest_setpoint.entry((header.epoch, setpoint.slot)).or_default();
+            if header.seq < *newest {
+                return self.counters.overtaken_setpoints += 1;
+            }
+            *newest = header.seq;
+        }
+        let class = if header.telemetry { Class::Telemetry } else { Class::Control };
+        self.latencies.by_class[class.index()].add(now, Duration::from_micros(age_us));
+        self.deliver_frames(class, frames);
+    }
+
+    /// Gives out MAVLink frames that lie one after the other.
+    fn deliver_frames(&mut self, class: Class, mut frames: &[u8]) {
+        while !frames.is_empty() {
+            let Ok((frame, len)) = Frame::parse(frames) else {
+                self.counters.malformed += 1;
+                return;
+            };
+            frames = &frames[len..];
+            self.count_delivered(class, len);
+            self.events.push_back(Event::Mavlink { frame, class });
+        }
+    }
+
+    /// Messages that waited for their connection to prove itself.
+    pub(super) fn release_held(&mut self, now: Instant, live: ConnectionId) {
+        for (connection, bytes) in std::mem::take(&mut self.inbound.held) {
+            match connection == live {
+                true => self.on_message(now, connection, bytes, false),
+                false => self.counters.replayed += 1,
+            }
+        }
+    }
+
+    /// A datagram. In early data only messages are taken: they have a replay window, the rest has not.
+    pub(super) fn on_datagram(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8], early: bool) {
+        self.silence.on_word(now);
+        let mut rest = bytes;
+        if take_varint(&mut rest) == Some(flow::FEEDBACK) {
+            if !early && self.outbound.is_live(connection) {
+                self.on_feedback(now, rest);
+            }
+            return;
+        }
+        let Some((header, body)) = DatagramHeader::parse(bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if self.connection_is_older(connection) {
+            return;
+        }
+        if self.inbound.connection.replace(connection) != Some(connection) {
+            self.arrivals.reset();
+            self.delay.reset();
+            self.inbound.heartbeat = None;
+        }
+        let received_us = self.inbound.received_us;
+        let delay_us = self.delay.on_packet(header.sent_us, received_us);
+        let urgent = header.flow != flow::HEARTBEAT;
+        self.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
+        match header.flow {
+            flow::MESSAGE => self.on_copies(now, connection, body, early),
+            _ if early => {}
+            flow::HEARTBEAT => self.on_heartbeat(now, header, body),
+            flow::TELEMETRY => {
+                self.latencies.by_class[Class::Telemetry.index()].add(now, Duration::from_micros(delay_us));
+                self.deliver_frames(Class::Telemetry, body);
+            }
+            flow::RECOVERY => match RecoveryRequest::parse(body) {
+                Some(request) if request.video < self.video_out.len() as u64 => {
+                    self.counters.recovery_points_wanted += 1;
+                    self.events.push_back(Event::RecoveryPointWanted { flow: request.video as u8 });
+                }
+                _ => self.counters.malformed += 1,
+            },
+            video if (flow::VIDEO..flow::VIDEO + flow::MAX_VIDEO_FLOWS).contains(&video) => {
+                let index = (video - flow::VIDEO) as usize;
+                let config = &self.config.reassembly;
+                let reassembler = self.video_in[index].get_or_insert_with(|| Reassembler::new(config.clone()));
+                reassembler.push(now, body);
+                self.inbound_video_delay(index, delay_us);
+            }
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// The delay of a frame is that of its last fragment to come.
+    fn inbound_video_delay(&mut self, flow: usize, delay_us: u64) {
+        self.outbound.video_delay_us[flow] = delay_us;
+    }
+
+    fn on_copies(&mut self, now: Instant, connection: ConnectionId, mut body: &[u8], early: bool) {
+        while !body.is_empty() {
+            let before = body;
+            if take_copy(&mut body).is_none() {
+                self.counters.malformed += 1;
+                return;
+            }
+            // Behind its length stands the message as on a stream.
+            let mut copy = &before[..before.len() - body.len()];
+            if take_varint(&mut copy).is_some() {
+                self.on_message(now, connection, Bytes::copy_from_slice(copy), early);
+            }
+        }
+    }
+
+    fn on_heartbeat(&mut self, now: Instant, header: DatagramHeader, body: &[u8]) {
+        let Some(heartbeat) = Heartbeat::parse(body) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let received_us = self.inbound.received_us;
+        self.inbound.heartbeat = Some((header.sent_us, received_us));
+        self.inbound.peer_frames = (heartbeat.frames_received, heartbeat.frames_lost);
+        if let Some((echo_us, held_us)) = heartbeat.echo {
+            let round_us = u64::from((received_us as u32).wrapping_sub(echo_us)).saturating_sub(held_us);
+            let rtt = Duration::from_micros(round_us);
+            if rtt < Duration::from_secs(60) {
+                if self.inbound.rtts.len() == RTT_SAMPLES {
+                    self.inbound.rtts.pop_front();
+                }
+                self.inbound.rtts.push_back(rtt);
+                self.controller.on_rtt(now, rtt);
+            }
+        }
+    }
+
+    fn on_feedback(&mut self, now: Instant, body: &[u8]) {
+        match Feedback::parse(body) {
+            Some(feedback) => {
+                let reports = self.sent.on_feedback(&feedback);
+                self.controller.on_reports(now, reports);
+            }
+            None => self.counters.malformed += 1,
+        }
+    }
+
+    /// Gives out what reassembly has finished.
+    pub(super) fn poll_reassembly(&mut self, now: Instant) {
+        // A request sooner than a round trip after the last one could not have been answered yet.
+        let interval = self.bearer.rtt().unwrap_or_default() + Duration::from_millis(100);
+        for index in 0..self.video_in.len() {
+            let Some(reassembler) = self.video_in[index].as_mut() else { continue };
+            reassembler.set_recovery_interval(interval);
+            while let Some(event) = self.video_in[index].as_mut().and_then(|reassembler| reassembler.poll(now)) {
+                self.on_video_event(now, index, event);
+            }
+        }
+    }
+
+    fn on_video_event(&mut self, now: Instant, index: usize, event: VideoEvent) {
+        match event {
+            VideoEvent::Frame(frame) => {
+                let delay = Duration::from_micros(self.outbound.video_delay_us[index]);
+                self.latencies.by_class[Class::Video.index()].add(now, delay);
+                let bytes = frame.packets.clone().map(|packet| packet.len()).sum();
+                self.count_delivered(Class::Video, bytes);
+                self.events.push_back(Event::Video { flow: index as u8, packets: frame.packets, delay });
+            }
+            VideoEvent::FramesLost { first, .. } => self.outbound.lost_frame[index] = first,
+            VideoEvent::RecoveryNeeded => {
+                self.counters.recovery_requests += 1;
+                let frame = self.outbound.lost_frame[index];
+                self.outbound.recovery.push_back(RecoveryRequest { video: index as u64, frame });
+            }
+        }
+    }
+}

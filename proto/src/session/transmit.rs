@@ -1,0 +1,405 @@
+//! The scheduler: what is handed to QUIC next, one packet's worth at a time ([AQUILA algorithm 1, part 2]).
+//!
+//! Order: hello, control, copies of control, recovery requests, feedback, heartbeat; then, through the gate (window and
+//! pacing), telemetry, video, bulk. It is called only when QUIC has nothing left to send, so nothing queues inside it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+
+use super::{LinkState, PROTOCOL_REVISION, Session, Side};
+use crate::quic::ConnectionId;
+use crate::sched::outbox::Outgoing;
+use crate::sched::telemetry::Batch;
+use crate::video::MIN_PAYLOAD;
+use crate::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use crate::wire::flow;
+use crate::wire::message::{Hello, MessageHeader, put_copy};
+use crate::{ByteCount, Class};
+
+/// QUIC's own bytes around a datagram: short header with connection id and packet number, frame header, AEAD tag
+/// (RFC 9000 §17.3, RFC 9221 §4).
+const PACKET_OVERHEAD: usize = 1 + 8 + 2 + 3 + 16;
+/// Left free in video packets for an acknowledgement, which otherwise costs a packet of its own.
+const ACK_ROOM: usize = 16;
+/// Control frames handed over for one packet.
+const CONTROL_PACKET: usize = 1000;
+/// Telemetry may exceed the window by this much: ten packets ([AQUILA 3.2], the credits of the C2 class).
+const C2_RESERVE: u64 = 12_000;
+/// A copy of a control message leaves when it has not been acknowledged after 1.25 round trips and this.
+const COPY_MARGIN: Duration = Duration::from_millis(10);
+/// While nothing is heard: time between probes, by how long the silence has lasted.
+const PROBES: [(Duration, Duration); 3] = [
+    (Duration::from_secs(3), Duration::from_millis(40)),
+    (Duration::from_secs(30), Duration::from_millis(100)),
+    (Duration::MAX, Duration::from_millis(250)),
+];
+/// Control frames in a probe: it may queue up in the network, so it is kept small.
+const PROBE_BYTES: usize = 256;
+/// Pacing may catch up at most this much after a pause of the process.
+const PACING_SLACK: Duration = Duration::from_millis(2);
+/// Stream priorities; higher first.
+const PRIORITY: [i32; 2] = [100, 50];
+
+/// State of sending.
+#[derive(Debug, Default)]
+pub(super) struct Outbound {
+    /// The connection that is sent on.
+    pub connection: Option<ConnectionId>,
+    /// Its handshake is complete; before, only control leaves, as early data.
+    live: bool,
+    /// Delay of the newest fragment per video flow.
+    pub video_delay_us: [u64; flow::MAX_VIDEO_FLOWS as usize],
+    pub lost_frame: [u64; flow::MAX_VIDEO_FLOWS as usize],
+    pub recovery: VecDeque<RecoveryRequest>,
+    hello_sent: bool,
+    heartbeat_due: Option<Instant>,
+    last_probe: Option<Instant>,
+    /// A probe with everything unacknowledged leaves at once.
+    probe_at_once: bool,
+    /// The next packet through the gate may leave then.
+    paced_until: Option<Instant>,
+    next_video: usize,
+}
+
+impl Outbound {
+    pub fn on_new_connection(&mut self) {
+        self.connection = None;
+        self.live = false;
+        self.hello_sent = false;
+        self.heartbeat_due = None;
+        self.paced_until = None;
+    }
+
+    pub fn on_connected(&mut self, now: Instant, connection: ConnectionId) {
+        self.connection = Some(connection);
+        self.live = true;
+        self.heartbeat_due = Some(now);
+    }
+
+    pub fn is_live(&self, connection: ConnectionId) -> bool {
+        self.live && self.connection == Some(connection)
+    }
+
+    pub fn probe_now(&mut self, now: Instant) {
+        self.probe_at_once = true;
+        self.heartbeat_due = self.heartbeat_due.map(|_| now);
+    }
+}
+
+impl Session {
+    /// Hands one packet's worth to QUIC; `false` if there is nothing, or the gate is closed.
+    pub(super) fn feed(&mut self, now: Instant) -> bool {
+        if !self.bearer.is_ready() {
+            return false;
+        }
+        let live = self.outbound.live;
+        (live && self.feed_hello())
+            || self.feed_control(now)
+            || self.feed_copies(now)
+            || (live && (self.feed_recovery(now) || self.feed_feedback(now) || self.feed_heartbeat(now)))
+            || (live && self.is_up() && (self.feed_telemetry(now) || self.feed_video(now) || self.feed_bulk(now)))
+    }
+
+    /// When something will be there to feed, or to expire, if nothing comes in.
+    pub(super) fn next_deadline(&mut self, now: Instant) -> Instant {
+        let limits = (self.config.stalled_after, self.config.lost_after);
+        let mut due = [
+            self.bearer.poll_timeout(),
+            self.outbox.next_expiry(),
+            self.silence.next_deadline(limits),
+            self.video_in.iter().flatten().filter_map(|reassembler| reassembler.next_deadline()).min(),
+            self.video_out.iter().filter_map(|queue| queue.next_deadline()).min(),
+            None,
+            None,
+        ];
+        if self.bearer.is_ready() {
+            due[5] = self.copies_due(now);
+            if self.outbound.live {
+                due[6] = [self.arrivals.next_due(), self.outbound.heartbeat_due, self.gate_due(now)]
+                    .into_iter()
+                    .flatten()
+                    .min();
+            }
+        }
+        let far = now + Duration::from_secs(1);
+        // A deadline that has passed could only be answered with another one: never spin.
+        due.into_iter().flatten().min().unwrap_or(far).max(now + Duration::from_micros(50)).min(far)
+    }
+
+    fn feed_hello(&mut self) -> bool {
+        if self.outbound.hello_sent {
+            return false;
+        }
+        self.outbound.hello_sent = true;
+        let air = self.config.side == Side::Air;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let mut head = Vec::new();
+        Hello { revision: PROTOCOL_REVISION, air, version }.put_on_stream(&mut head);
+        // Token 0 belongs to no message: sequence numbers begin at 1.
+        self.bearer.send_message(&head, &[], PRIORITY[0], 0).is_some()
+    }
+
+    /// Control messages, as many as share a packet.
+    fn feed_control(&mut self, now: Instant) -> bool {
+        let mut fed = 0;
+        while fed < CONTROL_PACKET {
+            let Some(message) = self.outbox.pop_waiting() else { break };
+            let (len, class) = (message.frames.len(), message.class);
+            let header = self.message_header(&message);
+            let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
+            header.put_on_stream(&mut head);
+            let priority = PRIORITY[class.index().min(1)];
+            let Some(stream) = self.bearer.send_message(&head, &message.frames, priority, message.seq) else {
+                // No stream is free: the peer has thousands open and has stopped reading.
+                self.outbox.unpop(message);
+                break;
+            };
+            self.outbox.on_sent(now, message, stream);
+            self.count_sent(class, len);
+            fed += head.len() + len;
+        }
+        fed > 0
+    }
+
+    /// Copies of control messages that should have been acknowledged, or a probe while nothing is heard.
+    fn feed_copies(&mut self, now: Instant) -> bool {
+        let Some(due) = self.copies_due(now) else { return false };
+        if due > now {
+            return false;
+        }
+        let probing = !self.is_up() && !self.outbound.probe_at_once;
+        let room = if probing { PROBE_BYTES } else { self.max_body() };
+        let before = match probing || self.outbound.probe_at_once {
+            true => now,
+            false => now.checked_sub(self.copy_after()).unwrap_or(now),
+        };
+        self.outbound.probe_at_once = false;
+        let mut body = Vec::with_capacity(room);
+        let mut copied = Vec::new();
+        for message in self.outbox.due_copies(before) {
+            let header = self.message_header(message);
+            if !body.is_empty() && body.len() + MessageHeader::MAX_LEN + 2 + message.frames.len() > room {
+                break;
+            }
+            put_copy(&mut body, &header, &message.frames);
+            copied.push(message.seq);
+        }
+        if !self.is_up() {
+            self.outbound.last_probe = Some(now);
+        }
+        if copied.is_empty() {
+            // Nothing is unacknowledged: a heartbeat is probe enough.
+            return self.outbound.live && self.send_heartbeat(now);
+        }
+        for seq in &copied {
+            self.outbox.on_copied(now, *seq);
+        }
+        self.counters.copies_sent += copied.len() as u64;
+        self.send_datagram(now, flow::MESSAGE, &body)
+    }
+
+    fn copies_due(&self, now: Instant) -> Option<Instant> {
+        if self.outbound.probe_at_once {
+            return Some(now);
+        }
+        if self.is_up() {
+            return self.outbox.earliest_sent().map(|at| at + self.copy_after());
+        }
+        let silence = self.silence.age(now)?;
+        let spacing = PROBES.iter().find(|(until, _)| silence < *until).map_or(PROBES[0].1, |(_, spacing)| *spacing);
+        Some(self.outbound.last_probe.map_or(now, |at| at + spacing))
+    }
+
+    fn copy_after(&self) -> Duration {
+        let rtt = self.bearer.rtt().unwrap_or(Duration::from_millis(100));
+        rtt.mul_f64(1.25) + COPY_MARGIN
+    }
+
+    fn feed_recovery(&mut self, now: Instant) -> bool {
+        let Some(request) = self.outbound.recovery.pop_front() else { return false };
+        let mut body = Vec::new();
+        request.put(&mut body);
+        self.send_datagram(now, flow::RECOVERY, &body)
+    }
+
+    fn feed_feedback(&mut self, now: Instant) -> bool {
+        if self.arrivals.next_due().is_none_or(|due| due > now) {
+            return false;
+        }
+        // At most nine bytes a packet, mostly two.
+        let max_packets = self.max_body() / 9;
+        let now_us = self.clock_us(now);
+        let Some(report) = self.arrivals.take_report(now_us, max_packets) else { return false };
+        let mut out = BytesMut::with_capacity(16 + report.arrivals.len() * 3);
+        report.put(&mut out);
+        self.bearer.send_datagram(out.freeze())
+    }
+
+    fn feed_heartbeat(&mut self, now: Instant) -> bool {
+        self.outbound.heartbeat_due.is_some_and(|due| due <= now) && self.send_heartbeat(now)
+    }
+
+    fn send_heartbeat(&mut self, now: Instant) -> bool {
+        self.outbound.heartbeat_due = Some(now + self.config.heartbeat);
+        let now_us = self.clock_us(now);
+        let echo = self.inbound.heartbeat.map(|(peer_us, at_us)| (peer_us, now_us.saturating_sub(at_us)));
+        let counters = || self.video_in.iter().flatten().map(|reassembler| reassembler.counters());
+        let frames_received = counters().map(|counters| counters.frames_out).sum();
+        let frames_lost = counters().map(|counters| counters.frames_lost).sum();
+        let mut body = Vec::with_capacity(32);
+        Heartbeat { echo, frames_received, frames_lost }.put(&mut body);
+        self.send_datagram(now, flow::HEARTBEAT, &body)
+    }
+
+    fn feed_telemetry(&mut self, now: Instant) -> bool {
+        if self.gate_opens(now, C2_RESERVE).is_none_or(|at| at > now) {
+            return false;
+        }
+        let max = self.max_body() - MessageHeader::MAX_LEN;
+        match self.telemetry.pop_batch(now, max, true) {
+            Some(Batch::States(frames)) => {
+                self.count_sent(Class::Telemetry, frames.len());
+                self.pace(now, frames.len());
+                self.send_datagram(now, flow::TELEMETRY, &frames)
+            }
+            Some(Batch::Transactions(origin, frames)) => {
+                let message = self.outbox.telemetry_batch(now, origin, frames);
+                self.pace(now, message.frames.len());
+                let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
+                self.message_header(&message).put_on_stream(&mut head);
+                match self.bearer.send_message(&head, &message.frames, PRIORITY[1], message.seq) {
+                    Some(stream) => {
+                        self.count_sent(Class::Telemetry, message.frames.len());
+                        self.outbox.on_sent(now, message, stream);
+                        true
+                    }
+                    None => {
+                        self.outbox.unpop(message);
+                        false
+                    }
+                }
+            }
+            None => false,
+        }
+    }
+
+    fn feed_video(&mut self, now: Instant) -> bool {
+        if self.gate_opens(now, 0).is_none_or(|at| at > now) {
+            return false;
+        }
+        let max = self.max_body().saturating_sub(ACK_ROOM).max(MIN_PAYLOAD);
+        for turn in 0..self.video_out.len() {
+            let index = (self.outbound.next_video + turn) % self.video_out.len();
+            let mut datagram = self.start_datagram(now, flow::VIDEO + index as u64, max);
+            let header_len = datagram.len();
+            if self.video_out[index].pop_fragment(now, max, &mut datagram).is_none() {
+                continue;
+            }
+            self.outbound.next_video = index + 1;
+            self.count_sent(Class::Video, datagram.len() - header_len);
+            self.pace(now, datagram.len() + PACKET_OVERHEAD);
+            return self.finish_datagram(now, datagram);
+        }
+        false
+    }
+
+    fn feed_bulk(&mut self, now: Instant) -> bool {
+        if self.gate_opens(now, 0).is_none_or(|at| at > now) {
+            return false;
+        }
+        let max = self.max_body();
+        let Some(front) = self.bulk_out.front_mut() else { return false };
+        let taken = self.bearer.write_bulk(&front[..front.len().min(max)]);
+        bytes::Buf::advance(front, taken);
+        if front.is_empty() {
+            self.bulk_out.pop_front();
+        }
+        self.bulk_bytes -= taken;
+        if taken > 0 {
+            self.count_sent(Class::Bulk, taken);
+            self.pace(now, taken + PACKET_OVERHEAD);
+        }
+        taken > 0
+    }
+
+    /// When the gate opens for the next packet if no acknowledgement comes; `None` if only one can open it.
+    fn gate_opens(&self, now: Instant, reserve: u64) -> Option<Instant> {
+        let window = self.controller.window(now).0 + reserve;
+        let packet = u64::from(self.config.quic.mtu);
+        // The timeout of a draining window is not known here: look again soon.
+        if self.controller.window(now) == ByteCount::ZERO {
+            return Some(now + Duration::from_millis(5));
+        }
+        (self.bearer.in_flight() + packet <= window).then(|| self.outbound.paced_until.unwrap_or(now))
+    }
+
+    /// When the gate has to be tried again for what waits.
+    fn gate_due(&mut self, now: Instant) -> Option<Instant> {
+        if !self.is_up() {
+            return None;
+        }
+        let max = self.max_body();
+        let telemetry = self.telemetry.next_due(max - MessageHeader::MAX_LEN, true);
+        let telemetry = telemetry.and_then(|due| Some(due.max(self.gate_opens(now, C2_RESERVE)?)));
+        let fragment = max.saturating_sub(ACK_ROOM).max(MIN_PAYLOAD);
+        let waits = !self.bulk_out.is_empty() || self.video_out.iter().any(|queue| queue.has_fragment(fragment));
+        let rest = if waits { self.gate_opens(now, 0) } else { None };
+        telemetry.into_iter().chain(rest).min()
+    }
+
+    fn pace(&mut self, now: Instant, bytes: usize) {
+        let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
+        let from = self.outbound.paced_until.map_or(now, |until| until.max(earliest));
+        let time = self.controller.pacing_rate().time_for(ByteCount::from(bytes));
+        self.outbound.paced_until = Some(from + time.min(Duration::from_secs(1)));
+    }
+
+    fn is_up(&self) -> bool {
+        self.silence.state() == LinkState::Up
+    }
+
+    fn message_header(&self, message: &Outgoing) -> MessageHeader {
+        MessageHeader {
+            epoch: self.config.epoch,
+            seq: message.seq,
+            origin_us: self.clock_us(message.origin) as u32,
+            setpoint: message.setpoint,
+            telemetry: message.class == Class::Telemetry,
+        }
+    }
+
+    /// Room in a datagram behind our header.
+    fn max_body(&mut self) -> usize {
+        let max = self.bearer.max_datagram().unwrap_or(usize::from(self.config.quic.mtu) - 100);
+        max - DatagramHeader::MAX_LEN
+    }
+
+    fn start_datagram(&mut self, now: Instant, flow: u64, room: usize) -> BytesMut {
+        let mut datagram = BytesMut::with_capacity(DatagramHeader::MAX_LEN + room);
+        let sent_us = self.clock_us(now) as u32;
+        DatagramHeader { flow, seq: self.sent.next_seq(), sent_us }.put(&mut datagram);
+        datagram
+    }
+
+    fn finish_datagram(&mut self, now: Instant, datagram: BytesMut) -> bool {
+        let bytes = ByteCount::from(datagram.len() + PACKET_OVERHEAD);
+        if !self.bearer.send_datagram(datagram.freeze()) {
+            return false;
+        }
+        self.sent.on_sent(self.clock_us(now), bytes);
+        true
+    }
+
+    fn send_datagram(&mut self, now: Instant, flow: u64, body: &[u8]) -> bool {
+        let mut datagram = self.start_datagram(now, flow, body.len());
+        datagram.extend_from_slice(body);
+        self.finish_datagram(now, datagram)
+    }
+
+    fn count_sent(&mut self, class: Class, bytes: usize) {
+        self.counters.sent[class.index()] += 1;
+        self.counters.sent_bytes[class.index()] += bytes as u64;
+    }
+}

@@ -1,0 +1,146 @@
+//! The header of our datagrams, and the small ones: heartbeat, recovery request.
+
+use bytes::BufMut;
+
+use super::varint::{put_varint, take_varint};
+use super::{flow, take_u16, take_u32};
+
+/// Header of every datagram but feedback: flow id, transport sequence number, send time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramHeader {
+    /// Flow id, see [`flow`].
+    pub flow: u64,
+    /// Counts all datagrams with this header, wrapping; feedback reports arrivals by it.
+    pub seq: u16,
+    /// Sender's clock in microseconds, wrapping (71 minutes).
+    pub sent_us: u32,
+}
+
+impl DatagramHeader {
+    /// Longest header in bytes.
+    pub const MAX_LEN: usize = 8 + 2 + 4;
+
+    /// Writes the header.
+    pub fn put(&self, out: &mut impl BufMut) {
+        flow::put(out, self.flow);
+        out.put_u16(self.seq);
+        out.put_u32(self.sent_us);
+    }
+
+    /// Splits a datagram into header and body; `None` if it is too short.
+    pub fn parse(mut bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let flow = take_varint(&mut bytes)?;
+        let seq = take_u16(&mut bytes)?;
+        let sent_us = take_u32(&mut bytes)?;
+        Some((Self { flow, seq, sent_us }, bytes))
+    }
+}
+
+/// Body of a heartbeat: what we heard last, so that both ends measure the round trip and know what the other receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Heartbeat {
+    /// Sender's clock of the newest heartbeat received from the peer, and how long ago that was here in microseconds;
+    /// `None` before the first.
+    pub echo: Option<(u32, u64)>,
+    /// Video frames given out complete by this end since it started.
+    pub frames_received: u64,
+    /// Video frames that this end knows it lost.
+    pub frames_lost: u64,
+}
+
+impl Heartbeat {
+    /// Writes the body.
+    pub fn put(&self, out: &mut impl BufMut) {
+        out.put_u8(u8::from(self.echo.is_some()));
+        let (echo_us, held_us) = self.echo.unwrap_or_default();
+        out.put_u32(echo_us);
+        put_varint(out, held_us);
+        put_varint(out, self.frames_received);
+        put_varint(out, self.frames_lost);
+    }
+
+    /// Reads a body; bytes after it are ignored, for later versions.
+    pub fn parse(mut bytes: &[u8]) -> Option<Self> {
+        let (&has_echo, rest) = bytes.split_first()?;
+        bytes = rest;
+        let echo_us = take_u32(&mut bytes)?;
+        let held_us = take_varint(&mut bytes)?;
+        let frames_received = take_varint(&mut bytes)?;
+        let frames_lost = take_varint(&mut bytes)?;
+        Some(Self { echo: (has_echo == 1).then_some((echo_us, held_us)), frames_received, frames_lost })
+    }
+}
+
+/// Body of a request for a recovery point: which video flow, and the frame that was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecoveryRequest {
+    /// Video flow, from 0.
+    pub video: u64,
+    /// Number of the first lost frame.
+    pub frame: u64,
+}
+
+impl RecoveryRequest {
+    /// Writes the body.
+    pub fn put(&self, out: &mut impl BufMut) {
+        put_varint(out, self.video);
+        put_varint(out, self.frame);
+    }
+
+    /// Reads a body.
+    pub fn parse(mut bytes: &[u8]) -> Option<Self> {
+        Some(Self { video: take_varint(&mut bytes)?, frame: take_varint(&mut bytes)? })
+    }
+}
+
+/// Undoes the wrap-around of a 32-bit microsecond clock: the value closest to `near` that ends in `wrapped`.
+pub fn unwrap_us(near: u64, wrapped: u32) -> u64 {
+    let ahead = wrapped.wrapping_sub(near as u32) as i32;
+    near.saturating_add_signed(i64::from(ahead))
+}
+
+/// Undoes the wrap-around of a 16-bit sequence number in the same way.
+pub fn unwrap_seq(near: u64, wrapped: u16) -> u64 {
+    let ahead = wrapped.wrapping_sub(near as u16) as i16;
+    near.saturating_add_signed(i64::from(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_round_trip_and_every_truncation_is_refused() {
+        let header = DatagramHeader { flow: flow::VIDEO + 3, seq: 65_535, sent_us: 0xdead_beef };
+        let mut out = Vec::new();
+        header.put(&mut out);
+        assert_eq!(out.len(), 7);
+        assert_eq!(DatagramHeader::parse(&out), Some((header, &[][..])));
+        for len in 0..out.len() {
+            assert_eq!(DatagramHeader::parse(&out[..len]), None);
+        }
+    }
+
+    #[test]
+    fn heartbeat_round_trip_with_and_without_echo() {
+        for echo in [None, Some((u32::MAX, 5_000_000_000))] {
+            let heartbeat = Heartbeat { echo, frames_received: 70_000, frames_lost: 1 };
+            let mut out = Vec::new();
+            heartbeat.put(&mut out);
+            assert_eq!(Heartbeat::parse(&out), Some(heartbeat));
+            for len in 0..out.len() {
+                assert_eq!(Heartbeat::parse(&out[..len]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn wrapped_clocks_and_sequence_numbers_are_taken_nearest() {
+        assert_eq!(unwrap_us(u64::from(u32::MAX), 3), u64::from(u32::MAX) + 4);
+        assert_eq!(unwrap_us((1 << 32) + 3, u32::MAX), u64::from(u32::MAX));
+        assert_eq!(unwrap_us(0, 7), 7);
+        assert_eq!(unwrap_seq(65_535, 0), 65_536);
+        assert_eq!(unwrap_seq(65_536, 65_535), 65_535);
+        assert_eq!(unwrap_seq(0, 65_535), 0, "nothing comes before the first");
+    }
+}

@@ -1,0 +1,30 @@
+//! Flow ids: the varint that every stream and every datagram begins with, as in RTP over QUIC
+//! (draft-ietf-avtcore-rtp-over-quic-14 §5.1).
+
+use bytes::BufMut;
+
+use super::varint::put_varint;
+
+/// Heartbeats.
+pub const HEARTBEAT: u64 = 0;
+/// Arrival times of the other direction's datagrams.
+pub const FEEDBACK: u64 = 1;
+/// Telemetry: MAVLink frames, one after the other.
+pub const TELEMETRY: u64 = 2;
+/// Messages that must arrive: one or more MAVLink frames with a sequence number.
+pub const MESSAGE: u64 = 3;
+/// Requests for a recovery point.
+pub const RECOVERY: u64 = 4;
+/// What an end says of itself when a connection begins.
+pub const HELLO: u64 = 5;
+/// Bulk: ordered bytes, streams only.
+pub const BULK: u64 = 6;
+/// Video flow `n` is `VIDEO + n`, up to [`MAX_VIDEO_FLOWS`].
+pub const VIDEO: u64 = 16;
+/// Video flows in a session.
+pub const MAX_VIDEO_FLOWS: u64 = 8;
+
+/// Writes a flow id.
+pub fn put(out: &mut impl BufMut, flow: u64) {
+    put_varint(out, flow);
+}

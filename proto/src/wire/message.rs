@@ -1,0 +1,175 @@
+//! Messages that must arrive: one or more MAVLink frames under one sequence number.
+//!
+//! On a stream of its own a message is the flow id, this header and the frames until the stream ends. Copies travel in
+//! datagrams, several to one, each preceded by its length.
+
+use bytes::BufMut;
+
+use super::varint::{put_varint, take_varint};
+use super::{flow, take_u32};
+
+/// Header of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// Which life of the sender: grows at each of its starts.
+    pub epoch: u32,
+    /// Counts the sender's messages in this life, from 1. Never reused, so that copies are told from repetitions.
+    pub seq: u64,
+    /// When the frames entered the sender, on its wrapping microsecond clock.
+    pub origin_us: u32,
+    /// Set for setpoints: newer ones of the same slot replace older ones, and one older than its limit is worthless.
+    pub setpoint: Option<Setpoint>,
+    /// The sender's traffic class is Telemetry, not Control.
+    pub telemetry: bool,
+}
+
+/// What makes a message a setpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setpoint {
+    /// Number that the sender gave to this kind of setpoint (message id, source, target).
+    pub slot: u64,
+    /// Age in milliseconds, over the link's propagation delay, from which it must not be used.
+    pub max_age_ms: u64,
+}
+
+const FLAG_SETPOINT: u8 = 1;
+const FLAG_TELEMETRY: u8 = 2;
+
+impl MessageHeader {
+    /// Longest header in bytes, flow id included.
+    pub const MAX_LEN: usize = 1 + 1 + 8 + 8 + 4 + 8 + 8;
+
+    /// Writes the flow id and the header, as a stream begins.
+    pub fn put_on_stream(&self, out: &mut impl BufMut) {
+        flow::put(out, flow::MESSAGE);
+        self.put(out);
+    }
+
+    /// Writes the header.
+    pub fn put(&self, out: &mut impl BufMut) {
+        let flags = if self.setpoint.is_some() { FLAG_SETPOINT } else { 0 };
+        out.put_u8(flags | if self.telemetry { FLAG_TELEMETRY } else { 0 });
+        put_varint(out, u64::from(self.epoch));
+        put_varint(out, self.seq);
+        out.put_u32(self.origin_us);
+        if let Some(setpoint) = self.setpoint {
+            put_varint(out, setpoint.slot);
+            put_varint(out, setpoint.max_age_ms);
+        }
+    }
+
+    /// Splits a message, without flow id, into header and frames; `None` if it is too short or from a later version.
+    pub fn parse(mut bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (&flags, rest) = bytes.split_first()?;
+        bytes = rest;
+        if flags & !(FLAG_SETPOINT | FLAG_TELEMETRY) != 0 {
+            return None;
+        }
+        let epoch = u32::try_from(take_varint(&mut bytes)?).ok()?;
+        let seq = take_varint(&mut bytes)?;
+        let origin_us = take_u32(&mut bytes)?;
+        let setpoint = match flags & FLAG_SETPOINT != 0 {
+            true => Some(Setpoint { slot: take_varint(&mut bytes)?, max_age_ms: take_varint(&mut bytes)? }),
+            false => None,
+        };
+        Some((Self { epoch, seq, origin_us, setpoint, telemetry: flags & FLAG_TELEMETRY != 0 }, bytes))
+    }
+}
+
+/// Appends a copy to the body of a datagram.
+pub fn put_copy(out: &mut Vec<u8>, header: &MessageHeader, frames: &[u8]) {
+    let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
+    header.put(&mut head);
+    put_varint(out, (head.len() + frames.len()) as u64);
+    out.extend_from_slice(&head);
+    out.extend_from_slice(frames);
+}
+
+/// Takes the next copy off the body of a datagram; `None` at its end or at the first that is damaged.
+pub fn take_copy<'a>(body: &mut &'a [u8]) -> Option<(MessageHeader, &'a [u8])> {
+    let len = usize::try_from(take_varint(body)?).ok()?;
+    let (copy, rest) = body.split_at_checked(len)?;
+    *body = rest;
+    MessageHeader::parse(copy)
+}
+
+/// What an end says of itself on a stream when a connection begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Revision of the protocol within `aquila/1`; both ends use what the older knows.
+    pub revision: u64,
+    /// Whether the sender is the air side.
+    pub air: bool,
+    /// Version of the software, for people.
+    pub version: String,
+}
+
+impl Hello {
+    /// Longest version text that is read.
+    const MAX_VERSION: usize = 64;
+
+    /// Writes flow id and hello.
+    pub fn put_on_stream(&self, out: &mut impl BufMut) {
+        flow::put(out, flow::HELLO);
+        put_varint(out, self.revision);
+        out.put_u8(u8::from(self.air));
+        put_varint(out, self.version.len() as u64);
+        out.put_slice(self.version.as_bytes());
+    }
+
+    /// Reads a hello without its flow id; bytes after it are ignored, for later versions.
+    pub fn parse(mut bytes: &[u8]) -> Option<Self> {
+        let revision = take_varint(&mut bytes)?;
+        let (&air, rest) = bytes.split_first()?;
+        bytes = rest;
+        let len = usize::try_from(take_varint(&mut bytes)?).ok().filter(|len| *len <= Self::MAX_VERSION)?;
+        let version = String::from_utf8_lossy(bytes.get(..len)?);
+        let version = version.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        Some(Self { revision, air: air == 1, version })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(setpoint: Option<Setpoint>) -> MessageHeader {
+        MessageHeader { epoch: 200_000_000, seq: 12_345, origin_us: 99, setpoint, telemetry: setpoint.is_none() }
+    }
+
+    #[test]
+    fn copies_round_trip_in_order_and_a_lying_length_ends_the_list() {
+        let setpoint = Some(Setpoint { slot: 3, max_age_ms: 300 });
+        let mut body = Vec::new();
+        put_copy(&mut body, &header(None), b"arm");
+        put_copy(&mut body, &header(setpoint), b"");
+        let mut rest = body.as_slice();
+        assert_eq!(take_copy(&mut rest), Some((header(None), b"arm".as_slice())));
+        assert_eq!(take_copy(&mut rest), Some((header(setpoint), b"".as_slice())));
+        assert_eq!(take_copy(&mut rest), None);
+        body[0] = 0x3f;
+        assert_eq!(take_copy(&mut body.as_slice()), None);
+    }
+
+    #[test]
+    fn unknown_flags_and_truncation_are_refused() {
+        let mut out = Vec::new();
+        header(Some(Setpoint { slot: 1, max_age_ms: 1 })).put(&mut out);
+        for len in 0..out.len() {
+            assert_eq!(MessageHeader::parse(&out[..len]), None);
+        }
+        out[0] |= 0x80;
+        assert_eq!(MessageHeader::parse(&out), None);
+    }
+
+    #[test]
+    fn hello_round_trip_keeps_the_log_clean() {
+        let hello = Hello { revision: 1, air: true, version: "0.1.0".into() };
+        let mut out = Vec::new();
+        hello.put_on_stream(&mut out);
+        assert_eq!(Hello::parse(&out[1..]), Some(hello));
+        out.truncate(out.len() - 1);
+        assert_eq!(Hello::parse(&out[1..]), None);
+        assert_eq!(Hello::parse(&[1, 0, 2, b'\n', 0xff]).unwrap().version, "?\u{fffd}");
+    }
+}
