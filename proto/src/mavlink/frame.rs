@@ -50,6 +50,12 @@ impl Frame {
         Self { bytes: Bytes::copy_from_slice(bytes) }
     }
 
+    /// A frame we made ourselves.
+    pub(super) fn from_built(bytes: Bytes) -> Self {
+        debug_assert!(measure(&bytes) == Ok(bytes.len()));
+        Self { bytes }
+    }
+
     /// The whole frame as it came, 8 to 280 bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

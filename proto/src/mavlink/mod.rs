@@ -6,6 +6,8 @@
 
 pub mod frame;
 pub mod messages;
+pub mod radio_status;
+pub mod router;
 pub mod splitter;
 pub mod treatment;
 
@@ -13,6 +15,8 @@ mod crc;
 
 pub use frame::{Address, ComponentId, Frame, FrameError, MessageId, Signature, SystemId, Version};
 pub use messages::{MessageInfo, lookup, lookup_name};
+pub use radio_status::{QueueState, RadioReporter, RadioStatus, TxbufEstimator};
+pub use router::{EndpointConfig, EndpointId, EndpointKind, Router};
 pub use splitter::{Splitter, SplitterStats};
 pub use treatment::{Delivery, Policy, StateKey, Treatment};
 

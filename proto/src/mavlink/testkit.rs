@@ -1,5 +1,7 @@
 //! Frames for the tests: vectors made by pymavlink, and a small encoder of our own.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
 use super::crc::checksum;
@@ -48,6 +50,12 @@ pub(super) fn v2_seq(seq: u8, system: u8, component: u8, id: u32, payload: &[u8]
     let crc = checksum(&bytes[1..], seed);
     bytes.extend_from_slice(&crc.to_le_bytes());
     Frame::from_bytes(Bytes::from(bytes)).unwrap()
+}
+
+/// Any point in time; the tests only add to it.
+#[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise")]
+pub(super) fn epoch() -> Instant {
+    Instant::now()
 }
 
 fn unhex(text: &str) -> Vec<u8> {
