@@ -1,1 +1,3 @@
 //! Tokio drivers for the sans-IO core.
+
+pub mod video;
