@@ -1,3 +1,4 @@
 //! Tokio drivers for the sans-IO core.
 
+pub mod status;
 pub mod video;

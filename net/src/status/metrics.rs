@@ -1,0 +1,208 @@
+//! A snapshot in Prometheus's text format, version 0.0.4.
+//!
+//! Each metric is a line of a table: name, HELP text, value. Times are in seconds, rates in bit/s and ratios from 0 to 1, as
+//! Prometheus wants them; names that end in `_total` are counters since the program started, all others gauges; what is
+//! not known has no sample.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::snapshot::{
+    BearerStatus, ClassStatus, MavlinkEndpointStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus,
+};
+
+/// The snapshot as metrics.
+pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
+    let mut page = Page(String::with_capacity(16 << 10));
+    let peer = &snapshot.peer;
+    let info = [
+        ("version", snapshot.version.as_str()),
+        ("side", &snapshot.side),
+        ("peer", peer.fingerprint.as_deref().unwrap_or_default()),
+        ("peer_version", peer.version.as_deref().unwrap_or_default()),
+    ];
+    page.describe("aquila_info", "Always 1; the labels say what runs here and with whom.");
+    page.sample("aquila_info", &info, 1.0);
+    page.table(&WHOLE, &[(vec![], snapshot)]);
+
+    let bearers: Vec<_> = snapshot.bearers.iter().map(|b| (vec![("bearer", b.name.clone())], b)).collect();
+    page.table(&BEARERS, &bearers);
+    page.describe("aquila_bearer_state", "1 for the state that the bearer is in, 0 for the others.");
+    for (labels, bearer) in &bearers {
+        for state in ["up", "stalled", "lost", "down"] {
+            let labels = [labels[0].clone(), ("state", state.to_owned())];
+            page.sample("aquila_bearer_state", &labels, flag(bearer.state == state));
+        }
+    }
+
+    let classes: Vec<_> = snapshot.classes.iter().map(|(c, s)| (vec![("class", c.name().to_owned())], s)).collect();
+    page.table(&CLASSES, &classes);
+    page.describe("aquila_class_dropped_total", "Dropped on this side, by reason.");
+    for (labels, class) in &classes {
+        page.by_reason("aquila_class_dropped_total", labels, &class.dropped);
+    }
+    page.describe(
+        "aquila_class_latency_seconds",
+        "Of late, of what arrived here, over propagation; quantile 1: largest.",
+    );
+    for (labels, class) in &classes {
+        let Some(ms) = class.latency_ms else { continue };
+        for (quantile, ms) in [("0.5", ms.p50), ("0.95", ms.p95), ("0.99", ms.p99), ("1", ms.max)] {
+            let labels = [labels[0].clone(), ("quantile", quantile.to_owned())];
+            page.sample("aquila_class_latency_seconds", &labels, ms / 1e3);
+        }
+    }
+
+    page.describe("aquila_video_frames_dropped_total", "Frames from cameras here not sent whole, by reason.");
+    page.by_reason("aquila_video_frames_dropped_total", &[], &snapshot.video.frames_dropped);
+    let camera = |flow: u8, address: &str| vec![("flow", flow.to_string()), ("address", address.to_owned())];
+    let inputs: Vec<_> = snapshot.video.inputs.iter().map(|i| (camera(i.flow, &i.address), i)).collect();
+    page.table(&VIDEO_INPUTS, &inputs);
+    let outputs: Vec<_> = snapshot.video.outputs.iter().map(|o| (camera(o.flow, &o.address), o)).collect();
+    page.table(&VIDEO_OUTPUTS, &outputs);
+
+    let endpoints = snapshot.mavlink.endpoints.iter().map(|e| (vec![("endpoint", e.name.clone())], e));
+    page.table(&ENDPOINTS, &endpoints.collect::<Vec<_>>());
+    page.describe("aquila_mavlink_unrouted_total", "Frames that went nowhere, by reason.");
+    page.by_reason("aquila_mavlink_unrouted_total", &[], &snapshot.mavlink.dropped);
+    page.0
+}
+
+/// Name, help and value of a metric; no value if it is not known.
+type Column<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+
+const WHOLE: [Column<StatusSnapshot>; 19] = [
+    ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
+    ("aquila_capacity_bits_per_second", "What the link is believed to carry.", |s| count(s.congestion.capacity_bps)),
+    ("aquila_target_bits_per_second", "What the encoder should make.", |s| count(s.congestion.target_bps)),
+    ("aquila_window_bytes", "Most bytes in flight.", |s| count(s.congestion.window_bytes)),
+    ("aquila_in_flight_bytes", "Bytes in flight.", |s| count(s.congestion.in_flight_bytes)),
+    ("aquila_network_queue_delay_seconds", "Waiting time in the network's queue.", |s| {
+        Some(s.congestion.queue_delay_ms / 1e3)
+    }),
+    ("aquila_replayed_total", "Messages refused as replays.", |s| count(s.security.replayed)),
+    ("aquila_handshakes_refused_total", "Handshakes refused.", |s| count(s.security.handshakes_refused)),
+    ("aquila_unknown_peers_total", "Packets and handshakes of peers not ours.", |s| count(s.security.unknown_peers)),
+    ("aquila_malformed_total", "Messages and datagrams that could not be read.", |s| count(s.security.malformed)),
+    ("aquila_video_frames_in_total", "Frames from cameras here.", |s| count(s.video.frames_in)),
+    ("aquila_video_frames_sent_total", "Frames sent to the other side, whole.", |s| count(s.video.frames_sent)),
+    ("aquila_video_frames_shown_total", "Frames given to viewers here.", |s| count(s.video.frames_shown)),
+    ("aquila_video_frames_late_total", "Of these, too late to be of use.", |s| count(s.video.frames_late)),
+    ("aquila_video_frames_lost_total", "Frames that did not arrive here whole.", |s| count(s.video.frames_lost)),
+    ("aquila_video_frames_shown_there_total", "Frames shown at the other side.", |s| count(s.video.frames_shown_there)),
+    ("aquila_video_frames_lost_there_total", "Frames lost at the other side.", |s| count(s.video.frames_lost_there)),
+    ("aquila_video_recovery_requests_total", "Recovery points asked of the other side.", |s| {
+        count(s.video.recovery_requests)
+    }),
+    ("aquila_video_recovery_wanted_total", "Recovery points asked of cameras here.", |s| {
+        count(s.video.recovery_points_wanted)
+    }),
+];
+
+const BEARERS: [Column<BearerStatus>; 11] = [
+    ("aquila_bearer_up", "1 if words come in as they should.", |b| Some(flag(b.state == "up"))),
+    ("aquila_bearer_last_word_age_seconds", "Age of the last word from the other side.", |b| seconds(b.silence_ms)),
+    ("aquila_bearer_rtt_seconds", "Round-trip time, smoothed.", |b| seconds(b.rtt_ms)),
+    ("aquila_bearer_rtt_min_seconds", "Smallest round-trip time of late.", |b| seconds(b.rtt_min_ms)),
+    ("aquila_bearer_loss_ratio", "Share of the packets sent of late that were lost.", |b| b.loss),
+    ("aquila_bearer_packets_out_total", "UDP packets sent.", |b| count(b.packets_out)),
+    ("aquila_bearer_packets_in_total", "UDP packets received.", |b| count(b.packets_in)),
+    ("aquila_bearer_bytes_out_total", "Bytes of UDP payload sent.", |b| count(b.bytes_out)),
+    ("aquila_bearer_bytes_in_total", "Bytes of UDP payload received.", |b| count(b.bytes_in)),
+    ("aquila_bearer_connections_total", "Connections completed.", |b| count(b.connections)),
+    ("aquila_bearer_resumed_total", "Connections completed by 0-RTT.", |b| count(b.resumed)),
+];
+
+const CLASSES: [Column<ClassStatus>; 8] = [
+    ("aquila_class_queued", "Messages, or frames of video, that wait to be sent.", |c| count(c.queued)),
+    ("aquila_class_queued_bytes", "Bytes that wait to be sent.", |c| count(c.queued_bytes)),
+    ("aquila_class_oldest_seconds", "How long the oldest has waited.", |c| Some(c.oldest_ms / 1e3)),
+    ("aquila_class_in_bits_per_second", "Rate from the other side.", |c| count(c.rate_in_bps)),
+    ("aquila_class_out_bits_per_second", "Rate to the other side.", |c| count(c.rate_out_bps)),
+    ("aquila_class_accepted_total", "Taken from applications on this machine.", |c| count(c.accepted)),
+    ("aquila_class_sent_total", "Sent to the other side.", |c| count(c.sent)),
+    ("aquila_class_delivered_total", "Given to applications on this machine.", |c| count(c.delivered)),
+];
+
+const VIDEO_INPUTS: [Column<VideoInputStatus>; 4] = [
+    ("aquila_video_input_packets_total", "Packets from this camera.", |i| count(i.packets)),
+    ("aquila_video_input_bytes_total", "Their bytes.", |i| count(i.bytes)),
+    ("aquila_video_input_dropped_total", "Packets that the session had no room for.", |i| count(i.dropped)),
+    ("aquila_video_input_missing_total", "Packets lost between the camera and here.", |i| count(i.missing)),
+];
+
+const VIDEO_OUTPUTS: [Column<VideoOutputStatus>; 3] = [
+    ("aquila_video_output_packets_total", "Packets to this viewer.", |o| count(o.packets)),
+    ("aquila_video_output_bytes_total", "Their bytes.", |o| count(o.bytes)),
+    ("aquila_video_output_errors_total", "Packets that the system refused to send.", |o| count(o.errors)),
+];
+
+const ENDPOINTS: [Column<MavlinkEndpointStatus>; 8] = [
+    ("aquila_mavlink_open", "1 if the endpoint is open.", |e| Some(flag(e.state == "open"))),
+    ("aquila_mavlink_frames_in_total", "Frames from the endpoint.", |e| count(e.frames_in)),
+    ("aquila_mavlink_frames_out_total", "Frames to the endpoint.", |e| count(e.frames_out)),
+    ("aquila_mavlink_bytes_in_total", "Bytes from the endpoint.", |e| count(e.bytes_in)),
+    ("aquila_mavlink_bytes_out_total", "Bytes to the endpoint.", |e| count(e.bytes_out)),
+    ("aquila_mavlink_garbage_bytes_total", "Bytes that were no frame.", |e| count(e.garbage_bytes)),
+    ("aquila_mavlink_dropped_total", "Frames that the endpoint had no room for.", |e| count(e.dropped)),
+    ("aquila_mavlink_errors_total", "Failed reads and writes of the endpoint.", |e| count(e.errors)),
+];
+
+// Prometheus's own numbers are of this type.
+fn count(n: u64) -> Option<f64> {
+    Some(n as f64)
+}
+
+fn flag(set: bool) -> f64 {
+    f64::from(u8::from(set))
+}
+
+fn seconds(ms: Option<f64>) -> Option<f64> {
+    ms.map(|ms| ms / 1e3)
+}
+
+/// The text so far. Writing to a string cannot fail.
+struct Page(String);
+
+impl Page {
+    /// Each column as a metric, with a sample for each row under its labels.
+    fn table<T>(&mut self, columns: &[Column<T>], rows: &[(Vec<(&str, String)>, &T)]) {
+        for (name, help, value) in columns {
+            self.describe(name, help);
+            for (labels, row) in rows {
+                if let Some(value) = value(row) {
+                    self.sample(name, labels, value);
+                }
+            }
+        }
+    }
+
+    fn by_reason(&mut self, name: &str, labels: &[(&str, String)], counts: &BTreeMap<String, u64>) {
+        for (reason, n) in counts {
+            let labels: Vec<_> = labels.iter().cloned().chain([("reason", reason.clone())]).collect();
+            self.sample(name, &labels, *n as f64);
+        }
+    }
+
+    fn describe(&mut self, name: &str, help: &str) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, impl AsRef<str>)], value: f64) {
+        self.0.push_str(name);
+        for (place, (label, text)) in labels.iter().enumerate() {
+            self.0.push(if place == 0 { '{' } else { ',' });
+            let _ = write!(self.0, "{label}=\"{}\"", escape(text.as_ref()));
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+}
+
+/// A label's value with what the format reserves behind backslashes.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

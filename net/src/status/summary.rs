@@ -1,0 +1,106 @@
+//! A snapshot to read.
+
+use std::fmt::Write;
+
+use super::snapshot::StatusSnapshot;
+
+/// The snapshot in a few lines of text.
+pub fn render_summary(snapshot: &StatusSnapshot) -> String {
+    let mut out = String::with_capacity(2048);
+    // Writing to a string cannot fail.
+    let _ = write_summary(&mut out, snapshot);
+    out
+}
+
+fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Result {
+    let peer = &snapshot.peer;
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
+    writeln!(out, "aquila {} {}, up {:.0} s", snapshot.side, snapshot.version, snapshot.uptime_s)?;
+    writeln!(out, "peer {} at {}, version {}", known(&peer.fingerprint), known(&peer.address), known(&peer.version))?;
+    for bearer in &snapshot.bearers {
+        writeln!(
+            out,
+            "{}: {}, last word {} ago, round trip {}, loss {}",
+            bearer.name,
+            bearer.state,
+            ms(bearer.silence_ms),
+            ms(bearer.rtt_ms),
+            bearer.loss.map_or("-".to_owned(), |loss| format!("{:.1} %", loss * 100.0)),
+        )?;
+    }
+    let congestion = &snapshot.congestion;
+    writeln!(
+        out,
+        "link carries {} Mbit/s, encoder {} Mbit/s, network queue {:.0} ms ({})",
+        mbps(congestion.capacity_bps),
+        mbps(congestion.target_bps),
+        congestion.queue_delay_ms,
+        congestion.controller,
+    )?;
+    writeln!(out, "\n{:<10}{COLUMNS}", "class")?;
+    for (class, status) in snapshot.classes.iter() {
+        let latency = |pick: fn(&super::LatencyStatus) -> f64| ms(status.latency_ms.as_ref().map(pick));
+        writeln!(
+            out,
+            "{:<10}{:>10}{:>10}{:>10}{:>12}{:>12}{:>10}{:>10}{:>10}{:>10}",
+            class.name(),
+            status.queued,
+            mbps(status.rate_out_bps),
+            mbps(status.rate_in_bps),
+            status.sent,
+            status.delivered,
+            status.dropped.values().sum::<u64>(),
+            latency(|l| l.p50),
+            latency(|l| l.p95),
+            latency(|l| l.p99),
+        )?;
+    }
+    let video = &snapshot.video;
+    writeln!(
+        out,
+        "\nvideo from here: {} frames, {} sent, {} dropped; there {} shown, {} lost",
+        video.frames_in,
+        video.frames_sent,
+        video.frames_dropped.values().sum::<u64>(),
+        video.frames_shown_there,
+        video.frames_lost_there,
+    )?;
+    writeln!(
+        out,
+        "video to here: {} frames shown, {} late, {} lost, {} recovery points asked for",
+        video.frames_shown, video.frames_late, video.frames_lost, video.recovery_requests,
+    )?;
+    for endpoint in &snapshot.mavlink.endpoints {
+        writeln!(
+            out,
+            "mavlink {}: {}, {} frames in, {} out, {} dropped",
+            endpoint.name, endpoint.state, endpoint.frames_in, endpoint.frames_out, endpoint.dropped,
+        )?;
+    }
+    let security = &snapshot.security;
+    writeln!(
+        out,
+        "refused: {} replays, {} handshakes, {} of unknown peers, {} malformed",
+        security.replayed, security.handshakes_refused, security.unknown_peers, security.malformed,
+    )
+}
+
+const COLUMNS: &str = concat!(
+    "    queued",
+    "  Mbps out",
+    "   Mbps in",
+    "        sent",
+    "   delivered",
+    "   dropped",
+    "       p50",
+    "       p95",
+    "       p99",
+);
+
+fn ms(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"))
+}
+
+fn mbps(bps: u64) -> String {
+    format!("{:.2}", bps as f64 / 1e6)
+}
