@@ -37,6 +37,10 @@ pub trait Controller: Debug + Send {
     /// A sample of the round-trip time.
     fn on_rtt(&mut self, now: Instant, rtt: Duration);
 
+    /// Smallest (receive clock - send clock) of late in the other direction, in microseconds. Its sum with the same
+    /// difference in ours is a round trip.
+    fn on_reverse_base(&mut self, base_us: i64);
+
     /// The path changed: what was learned of delays no longer holds.
     fn on_path_change(&mut self, now: Instant);
 
@@ -44,7 +48,7 @@ pub trait Controller: Debug + Send {
     fn window(&self, now: Instant) -> ByteCount;
 
     /// Rate at which packets leave while the window is open.
-    fn pacing_rate(&self) -> Bitrate;
+    fn pacing_rate(&self, now: Instant) -> Bitrate;
 
     /// Rate that video should have ([AQUILA eq. 7], before the encoder's own limits).
     fn target_rate(&self) -> Bitrate;

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::crc::checksum;
 use super::messages::{self, MessageInfo};
@@ -50,10 +50,39 @@ impl Frame {
         Self { bytes: Bytes::copy_from_slice(bytes) }
     }
 
-    /// A frame we made ourselves.
-    pub(super) fn from_built(bytes: Bytes) -> Self {
-        debug_assert!(measure(&bytes) == Ok(bytes.len()));
-        Self { bytes }
+    /// An unsigned frame of our own. `payload` is in wire order; zeros that are missing at its end are understood. In v2
+    /// trailing zeros are cut, in v1 the payload gets the length without extension fields.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the message is not in the table, `payload` is longer than it, or v1 cannot express its id.
+    pub fn build(
+        version: Version,
+        seq: u8,
+        source: Address,
+        id: MessageId,
+        payload: &[u8],
+    ) -> Result<Self, BuildError> {
+        let info = messages::lookup(id).ok_or(BuildError::UnknownMessage)?;
+        if payload.len() > usize::from(info.max_len) {
+            return Err(BuildError::PayloadTooLong { max: usize::from(info.max_len) });
+        }
+        let [low, mid, high, _] = id.0.to_le_bytes();
+        let len = match version {
+            Version::V1 => info.min_len,
+            Version::V2 => payload.iter().rposition(|&b| b != 0).map_or(1, |last| last as u8 + 1).min(info.max_len),
+        };
+        let (system, component) = (source.system.0, source.component.0);
+        let mut bytes = BytesMut::with_capacity(version.header_len() + usize::from(len) + CRC_LEN);
+        match version {
+            Version::V1 if id.0 > 255 => return Err(BuildError::NotInV1),
+            Version::V1 => bytes.put_slice(&[MAGIC_V1, len, seq, system, component, low]),
+            Version::V2 => bytes.put_slice(&[MAGIC_V2, len, 0, 0, seq, system, component, low, mid, high]),
+        }
+        let present = payload.len().min(usize::from(len));
+        bytes.put_slice(&payload[..present]);
+        bytes.put_bytes(0, usize::from(len) - present);
+        bytes.put_u16_le(checksum(&bytes[1..], info.crc_extra));
+        Ok(Self { bytes: bytes.freeze() })
     }
 
     /// The whole frame as it came, 8 to 280 bytes.
@@ -254,6 +283,23 @@ pub enum FrameError {
         /// Bytes after the frame.
         extra: usize,
     },
+}
+
+/// Why a frame cannot be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// Its checksum seed is not known.
+    #[error("the message is not in the table")]
+    UnknownMessage,
+    /// More payload than the message has.
+    #[error("the payload is longer than {max} bytes")]
+    PayloadTooLong {
+        /// Payload bytes with all extension fields.
+        max: usize,
+    },
+    /// v1 has ids up to 255.
+    #[error("MAVLink 1 has no message ids above 255")]
+    NotInV1,
 }
 
 /// A frame's length and how far it is trusted.

@@ -13,7 +13,7 @@ pub mod treatment;
 
 mod crc;
 
-pub use frame::{Address, ComponentId, Frame, FrameError, MessageId, Signature, SystemId, Version};
+pub use frame::{Address, BuildError, ComponentId, Frame, FrameError, MessageId, Signature, SystemId, Version};
 pub use messages::{MessageInfo, lookup, lookup_name};
 pub use radio_status::{QueueState, RadioReporter, RadioStatus, TxbufEstimator};
 pub use router::{EndpointConfig, EndpointId, EndpointKind, Router};

@@ -18,10 +18,7 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
-
-use super::crc::checksum;
-use super::frame::{Address, Frame, MAGIC_V1, MAGIC_V2, Version};
+use super::frame::{Address, Frame, MessageId, Version};
 use crate::ByteCount;
 
 /// The content of RADIO_STATUS.
@@ -51,22 +48,7 @@ impl RadioStatus {
     /// The message as a frame from [`RadioStatus::SOURCE`]; unsigned, as autopilots accept it even where they want
     /// signatures.
     pub fn frame(&self, version: Version, seq: u8) -> Frame {
-        let mut bytes = BytesMut::with_capacity(LONGEST);
-        let (system, component) = (Self::SOURCE.system.0, Self::SOURCE.component.0);
-        let payload = self.payload();
-        // v2 leaves out trailing zeros, but never the first byte.
-        let kept = match version {
-            Version::V1 => PAYLOAD_LEN,
-            Version::V2 => payload.iter().rposition(|&b| b != 0).map_or(1, |last| last + 1),
-        };
-        match version {
-            Version::V1 => bytes.put_slice(&[MAGIC_V1, kept as u8, seq, system, component, ID]),
-            Version::V2 => bytes.put_slice(&[MAGIC_V2, kept as u8, 0, 0, seq, system, component, ID, 0, 0]),
-        }
-        bytes.put_slice(&payload[..kept]);
-        let crc = checksum(&bytes[1..], CRC_EXTRA);
-        bytes.put_u16_le(crc);
-        Frame::from_built(Bytes::from(bytes))
+        Frame::build(version, seq, Self::SOURCE, ID, &self.payload()).expect("RADIO_STATUS is in the table")
     }
 
     fn payload(&self) -> [u8; PAYLOAD_LEN] {
@@ -262,10 +244,8 @@ const HURRIED_INTERVAL: Duration = Duration::from_millis(250);
 const RECOVERY: Duration = Duration::from_secs(60);
 const UNKNOWN: u8 = 255;
 
-const ID: u8 = 109;
-const CRC_EXTRA: u8 = 185;
+const ID: MessageId = MessageId(109);
 const PAYLOAD_LEN: usize = 9;
-const LONGEST: usize = 21;
 
 #[cfg(test)]
 #[path = "radio_status_tests.rs"]

@@ -11,6 +11,7 @@ mod transport;
 pub use bearer::{
     BearerEvent, ConnectionId, DisconnectReason, QuicBearer, QuicConfig, StreamRef, Transmit, UnknownPeer,
 };
+pub use noq_proto::EcnCodepoint;
 pub use tickets::{MemoryTickets, TicketStore};
 pub use tls::ALPN;
 pub use transport::MIN_MTU;

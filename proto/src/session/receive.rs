@@ -247,6 +247,9 @@ impl Session {
     fn on_feedback(&mut self, now: Instant, body: &[u8]) {
         match Feedback::parse(body) {
             Some(feedback) => {
+                if let Some(base_us) = self.delay.base() {
+                    self.controller.on_reverse_base(base_us);
+                }
                 let reports = self.sent.on_feedback(&feedback);
                 self.controller.on_reports(now, reports);
             }

@@ -352,7 +352,7 @@ impl Session {
     fn pace(&mut self, now: Instant, bytes: usize) {
         let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
         let from = self.outbound.paced_until.map_or(now, |until| until.max(earliest));
-        let time = self.controller.pacing_rate().time_for(ByteCount::from(bytes));
+        let time = self.controller.pacing_rate(now).time_for(ByteCount::from(bytes));
         self.outbound.paced_until = Some(from + time.min(Duration::from_secs(1)));
     }
 

@@ -21,7 +21,9 @@ pub struct SendQueueConfig {
     pub max_frames: usize,
     /// Most bytes that have not left yet.
     pub max_bytes: ByteCount,
-    /// A frame whose first packet came in this long ago is dropped, or the rest of it.
+    /// A frame of which nothing has left is dropped when its first packet came in this long ago. One that has begun to
+    /// leave has three times as long before the rest of it is dropped, or a camera that makes more than the link carries would
+    /// have every frame dropped half-way.
     pub max_age: Duration,
     /// Silence within a frame after which what there is of it leaves, in a fragment that is not full.
     pub flush_after: Duration,
@@ -284,7 +286,7 @@ impl SendQueue {
 
     /// Ends and drops what is due. [`push`](Self::push) and [`pop_fragment`](Self::pop_fragment) do so as well.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let SendQueueConfig { flush_after, close_after, max_open, max_age, .. } = self.config;
+        let SendQueueConfig { flush_after, close_after, max_open, .. } = self.config;
         if let Some(open) = &self.open {
             let silence = now.saturating_duration_since(open.last_packet);
             if silence >= close_after || now.saturating_duration_since(open.since) >= max_open {
@@ -293,14 +295,14 @@ impl SendQueue {
                 self.release_open();
             }
         }
-        while self.oldest_age(now).is_some_and(|age| age >= max_age) {
+        while self.front_expires().is_some_and(|at| at <= now) {
             self.drop_front(DropReason::TooOld);
         }
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout) next. After that call it is later than its `now`, or none.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let age = self.frames.front().map(|frame| frame.arrived + self.config.max_age);
+        let age = self.front_expires();
         let open = self.open.as_ref().filter(|open| open.refused.is_none()).map(|open| {
             let close = (open.last_packet + self.config.close_after).min(open.since + self.config.max_open);
             let flushed = self.frames.back().is_none_or(|frame| frame.releasable == frame.bytes.len());
@@ -345,6 +347,12 @@ impl SendQueue {
         while !self.frames.is_empty() {
             self.drop_front(DropReason::Cleared);
         }
+    }
+
+    fn front_expires(&self) -> Option<Instant> {
+        let frame = self.frames.front()?;
+        let begun = frame.number.is_some();
+        Some(frame.arrived + self.config.max_age * if begun { 3 } else { 1 })
     }
 
     /// Adds a packet to the open frame, beginning one if there is none, or drops it with its frame.

@@ -204,9 +204,11 @@ fn old_frames_are_dropped_whole() {
 fn the_receiver_is_told_of_a_frame_that_was_given_up_half_way() {
     let (start, mut queue) = (epoch(), queue());
     queue.push(start, &frame(0, IDR, 3000));
-    queue.push(start + MS, &frame(1, REFERENCE, 100));
     queue.pop_fragment(start, 1200, &mut Vec::new()).unwrap();
-    let fragments = pop_all(&mut queue, start + 300 * MS, 1200);
+    queue.handle_timeout(start + 899 * MS);
+    assert_eq!(queue.queued_frames(), 1, "it has begun to leave, so it has longer");
+    queue.push(start + 899 * MS, &frame(1, REFERENCE, 100));
+    let fragments = pop_all(&mut queue, start + 900 * MS, 1200);
     let told = headers(&fragments);
     assert!(told[0].flags.abandoned && told[0].flags.recovery_point && !told[0].flags.last);
     assert_eq!((told[0].frame, told[0].index, fragments[0].len()), (0, 1, 6));

@@ -1,0 +1,77 @@
+//! Frames that an experiment can recognise again: numbered commands, setpoints and RTP packets.
+
+use aquila_proto::Side;
+use aquila_proto::mavlink::Frame;
+use bytes::Bytes;
+use mavlink::dialects::ardupilotmega::{COMMAND_LONG_DATA, MANUAL_CONTROL_DATA, MavCmd, MavMessage};
+use mavlink::{MAVLinkV2MessageRaw, MavHeader};
+
+/// Ids of the messages above.
+const COMMAND_LONG: u32 = 76;
+const MANUAL_CONTROL: u32 = 69;
+
+/// Shortest RTP packet: its header and the frame number.
+pub const RTP_MIN: usize = 12 + 4 + 4;
+
+/// A COMMAND_LONG with a number in it, from the aircraft or the ground station.
+pub fn command(from: Side, index: u32) -> Frame {
+    let (system, target) = if from == Side::Air { (1, 255) } else { (255, 1) };
+    let [a, b] = [(index >> 16) as u16, index as u16].map(f32::from);
+    let data = COMMAND_LONG_DATA {
+        param1: a,
+        param2: b,
+        command: MavCmd::MAV_CMD_USER_1,
+        target_system: target,
+        target_component: 1,
+        ..Default::default()
+    };
+    frame(system, &MavMessage::COMMAND_LONG(data))
+}
+
+/// The number in a command made by [`command`].
+pub fn command_index(frame: &Frame) -> Option<u32> {
+    (frame.message_id().0 == COMMAND_LONG).then(|| {
+        let half = |offset| f32::from_le_bytes(frame.field(offset)) as u32;
+        half(0) << 16 | half(4)
+    })
+}
+
+/// A MANUAL_CONTROL from the ground station with a number in it.
+pub fn manual_control(index: u32) -> Frame {
+    let data = MANUAL_CONTROL_DATA { x: index as i16, y: (index >> 16) as i16, target: 1, ..Default::default() };
+    frame(255, &MavMessage::MANUAL_CONTROL(data))
+}
+
+/// The number in a setpoint made by [`manual_control`].
+pub fn manual_control_index(frame: &Frame) -> Option<u32> {
+    (frame.message_id().0 == MANUAL_CONTROL).then(|| {
+        let half = |offset| u32::from(u16::from_le_bytes(frame.field(offset)));
+        half(2) << 16 | half(0)
+    })
+}
+
+/// Any message as a MAVLink 2 frame from component 1 of `system`.
+pub fn frame(system: u8, message: &MavMessage) -> Frame {
+    let mut raw = MAVLinkV2MessageRaw::new();
+    raw.serialize_message(MavHeader { system_id: u32::from(system), component_id: 1, sequence: 0 }, message);
+    Frame::from_bytes(Bytes::copy_from_slice(raw.raw_bytes())).expect("the mavlink crate makes valid frames")
+}
+
+/// RTP packet number `seq`, of video frame `index`, `len` bytes in all, of a payload that no codec claims.
+pub fn rtp(seq: u16, index: u32, len: usize, last: bool) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(len);
+    packet.push(0x80);
+    packet.push(if last { 0x80 | 97 } else { 97 });
+    packet.extend_from_slice(&seq.to_be_bytes());
+    packet.extend_from_slice(&index.wrapping_mul(3000).to_be_bytes());
+    packet.extend_from_slice(&0x4151_0001u32.to_be_bytes());
+    packet.extend_from_slice(&[0x5c; 4]);
+    packet.extend_from_slice(&index.to_be_bytes());
+    packet.resize(len.max(RTP_MIN), (index ^ u32::from(seq)) as u8);
+    packet
+}
+
+/// The frame number in a packet made by [`rtp`].
+pub fn rtp_index(packet: &[u8]) -> Option<u32> {
+    packet.get(16..20).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+}

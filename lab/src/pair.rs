@@ -1,0 +1,575 @@
+//! Two sessions in virtual time, over emulated paths, with traffic and things that go wrong.
+//!
+//! Everything is seeded: the same set-up gives the same [`Pair::log_hash`], in any process and build.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aquila_emu::{Outage, Path, PathConfig};
+use aquila_proto::identity::Identity;
+use aquila_proto::mavlink::Frame;
+use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, QuicConfig, TicketStore};
+use aquila_proto::session::Stats;
+use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
+use bytes::{Bytes, BytesMut};
+
+use crate::frames;
+
+/// Bytes that IPv4 and UDP put around a payload.
+pub const IP_UDP: usize = 28;
+
+/// The two paths and the seed of an experiment.
+#[derive(Debug, Clone)]
+pub struct PairConfig {
+    /// Air to ground.
+    pub up: PathConfig,
+    /// Ground to air.
+    pub down: PathConfig,
+    /// Everything random.
+    pub seed: u64,
+    /// UDP payload in bytes.
+    pub mtu: u16,
+}
+
+/// A packet on its way.
+#[derive(Debug, Clone)]
+struct Packet {
+    from: SocketAddr,
+    to: SocketAddr,
+    ecn: Option<u8>,
+    data: BytesMut,
+}
+
+/// One end.
+#[derive(Debug)]
+struct Node {
+    session: Session,
+    side: Side,
+    /// Its address as the other end sees it.
+    address: SocketAddr,
+    deadline: Instant,
+    lives: u32,
+    tickets: Arc<MemoryTickets>,
+    replay: Option<Vec<u8>>,
+}
+
+/// A command that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// Which end it arrived at.
+    pub to: Side,
+    /// Its number, counted per direction from 0.
+    pub index: u32,
+    /// When it was sent and when it arrived, since the start.
+    pub sent: Duration,
+    /// Arrival.
+    pub arrived: Duration,
+}
+
+/// A video frame that was given out at the ground.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameOut {
+    /// Number, from 0.
+    pub index: u32,
+    /// When its first packet was sent and when it was given out, since the start.
+    pub sent: Duration,
+    /// Given out.
+    pub arrived: Duration,
+}
+
+/// A source of traffic.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A COMMAND_LONG at a fixed interval.
+    Commands {
+        /// Which end sends them.
+        from: Side,
+        /// Interval.
+        every: Duration,
+    },
+    /// MANUAL_CONTROL at a fixed interval, ground to air.
+    Setpoints {
+        /// Interval.
+        every: Duration,
+    },
+    /// Video frames at 30 Hz, air to ground, all of one size: an encoder that does not listen.
+    Video {
+        /// Bit rate of the RTP packets.
+        rate: Bitrate,
+        /// Bytes of one RTP packet.
+        packet: usize,
+    },
+}
+
+#[derive(Debug)]
+struct Running {
+    source: Source,
+    next: Instant,
+    until: Instant,
+    count: u32,
+}
+
+/// A recorded packet, for replays.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// When it was sent, since the start.
+    pub at: Duration,
+    data: BytesMut,
+    from: SocketAddr,
+}
+
+/// The experiment.
+#[derive(Debug)]
+pub struct Pair {
+    config: PairConfig,
+    start: Instant,
+    now: Instant,
+    air: Node,
+    ground: Node,
+    up: Path<Packet>,
+    down: Path<Packet>,
+    sources: Vec<Running>,
+    sent_commands: [Vec<Duration>; 2],
+    sent_frames: Vec<Duration>,
+    rtp_seq: u16,
+    /// Commands that arrived, in order of arrival.
+    pub deliveries: Vec<Delivery>,
+    /// Setpoints that arrived at the aircraft.
+    pub setpoints: Vec<Delivery>,
+    sent_setpoints: Vec<Duration>,
+    /// Video frames given out at the ground.
+    pub frames: Vec<FrameOut>,
+    /// State changes of both ends.
+    pub states: Vec<(Duration, Side, LinkState, Duration)>,
+    /// Connections that ended.
+    pub disconnects: Vec<(Duration, Side, DisconnectReason)>,
+    /// Connections completed: when, where, by 0-RTT.
+    pub connects: Vec<(Duration, Side, bool)>,
+    /// Other MAVLink frames that arrived, if [`Pair::keep_frames`].
+    pub mavlink: Vec<(Side, Class, Bytes)>,
+    /// Whether to keep them.
+    pub keep_frames: bool,
+    /// Packets sent by the aircraft, if [`Pair::record`].
+    pub recorded: Vec<Recorded>,
+    /// Whether to record.
+    pub record: bool,
+    recovery_wanted: u64,
+    targets: Vec<(Duration, Bitrate)>,
+    hash: u64,
+}
+
+const GROUND: &str = "203.0.113.1:14540";
+const AIR: &str = "198.51.100.7:40001";
+
+impl Pair {
+    /// Both ends made, not connected yet; see [`Pair::connect`].
+    pub fn new(config: PairConfig) -> Self {
+        // Any instant will do: only differences to it count.
+        let start = Instant::now();
+        Self {
+            start,
+            now: start,
+            air: Node::new(Side::Air, AIR, start, &config, 1, Arc::default(), None),
+            ground: Node::new(Side::Ground, GROUND, start, &config, 1, Arc::default(), None),
+            up: Path::new(config.up, config.seed),
+            down: Path::new(config.down, !config.seed),
+            sources: Vec::new(),
+            sent_commands: [Vec::new(), Vec::new()],
+            sent_frames: Vec::new(),
+            rtp_seq: 0,
+            deliveries: Vec::new(),
+            setpoints: Vec::new(),
+            sent_setpoints: Vec::new(),
+            frames: Vec::new(),
+            states: Vec::new(),
+            disconnects: Vec::new(),
+            connects: Vec::new(),
+            mavlink: Vec::new(),
+            keep_frames: false,
+            recorded: Vec::new(),
+            record: false,
+            recovery_wanted: 0,
+            targets: Vec::new(),
+            hash: 0xcbf2_9ce4_8422_2325,
+            config,
+        }
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.now - self.start
+    }
+
+    /// The aircraft connects to the ground.
+    pub fn connect(&mut self) {
+        let remote = self.ground.address;
+        self.air.session.connect(self.now, remote).expect("a valid address");
+        self.drain(Side::Air);
+    }
+
+    /// Adds traffic from now until `until`.
+    pub fn add_source(&mut self, source: Source, until: Duration) {
+        let until = self.start + until;
+        self.sources.push(Running { source, next: self.now, until, count: 0 });
+    }
+
+    /// Sends a command now.
+    pub fn send_command(&mut self, from: Side) {
+        let index = self.sent_commands[from as usize].len() as u32;
+        self.sent_commands[from as usize].push(self.elapsed());
+        self.send_frame(from, &frames::command(from, index));
+    }
+
+    /// Sends any MAVLink frame now.
+    pub fn send_frame(&mut self, from: Side, frame: &Frame) {
+        let now = self.now;
+        self.node(from).session.send_mavlink(now, frame);
+        self.drain(from);
+    }
+
+    /// Sends a video packet from the aircraft now.
+    pub fn send_video(&mut self, packet: &[u8]) {
+        self.air.session.send_video(self.now, 0, packet);
+        self.drain(Side::Air);
+    }
+
+    /// Runs until `until` after the start.
+    pub fn run_until(&mut self, until: Duration) {
+        let until = self.start + until;
+        loop {
+            let next = [
+                Some(self.air.deadline),
+                Some(self.ground.deadline),
+                self.up.next_delivery(),
+                self.down.next_delivery(),
+                self.sources.iter().map(|source| source.next).min(),
+            ];
+            let next = next.into_iter().flatten().min().expect("sessions always have a deadline");
+            if next > until {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.step();
+        }
+        self.now = until;
+    }
+
+    /// Both directions lose everything, or hold it, from now on.
+    pub fn begin_outage(&mut self, outage: Outage) {
+        self.up.begin_outage(self.now, outage);
+        self.down.begin_outage(self.now, outage);
+    }
+
+    /// The outage is over. `link_event`: both ends are told that their link came up.
+    pub fn end_outage(&mut self, link_event: bool) {
+        self.up.end_outage(self.now);
+        self.down.end_outage(self.now);
+        if link_event {
+            for side in [Side::Air, Side::Ground] {
+                let now = self.now;
+                self.node(side).session.network_changed(now);
+                self.drain(side);
+            }
+        }
+    }
+
+    /// The uplink's rate changes.
+    pub fn set_up_rate(&mut self, rate: Bitrate) {
+        self.up.set_rate(self.now, Some(rate.0));
+    }
+
+    /// The aircraft is seen under another address from now on; what is sent to the old one is lost. `noticed`: its
+    /// operating system tells it.
+    pub fn move_air(&mut self, address: &str, noticed: bool) {
+        self.air.address = address.parse().expect("a valid address");
+        if noticed {
+            self.air.session.network_changed(self.now);
+            self.drain(Side::Air);
+        }
+    }
+
+    /// An end's process dies and is started anew with what it had stored. A restarted aircraft connects by itself.
+    pub fn restart(&mut self, side: Side) {
+        let (now, config) = (self.now, self.config.clone());
+        let node = self.node(side);
+        let address = node.address.to_string();
+        *node = Node::new(side, &address, now, &config, node.lives + 1, node.tickets.clone(), node.replay.take());
+        node.deadline = now;
+        if side == Side::Air {
+            self.connect();
+        }
+    }
+
+    /// Puts a recorded packet of the aircraft on the wire again, from another address.
+    pub fn replay(&mut self, recorded: &Recorded, from: &str) {
+        let from = from.parse().expect("a valid address");
+        let packet = Packet { from, to: self.ground.address, ecn: None, data: recorded.data.clone() };
+        let _ = self.up.push(self.now, recorded.data.len() + IP_UDP, packet);
+    }
+
+    /// Puts a copy of the aircraft's newest packet on the wire as if it came from `from`.
+    pub fn respoof_last(&mut self, from: &str) {
+        let last = self.recorded.last().cloned().expect("record first");
+        self.replay(&last, from);
+    }
+
+    /// Puts any bytes on the wire to an end.
+    pub fn inject(&mut self, to: Side, from: &str, data: &[u8]) {
+        let from = from.parse().expect("a valid address");
+        let now = self.now;
+        let packet = Packet { from, to: self.node(to).address, ecn: None, data: BytesMut::from(data) };
+        let path = if to == Side::Ground { &mut self.up } else { &mut self.down };
+        let _ = path.push(now, data.len() + IP_UDP, packet);
+    }
+
+    /// Counters of an end.
+    pub fn stats(&mut self, side: Side) -> Stats {
+        let now = self.now;
+        self.node(side).session.stats(now)
+    }
+
+    /// Counters of the paths: up, down.
+    pub fn paths(&self) -> (aquila_emu::PathStats, aquila_emu::PathStats) {
+        (self.up.stats(), self.down.stats())
+    }
+
+    /// Rates asked of the encoder, and how often a recovery point was wanted of it.
+    pub fn encoder(&self) -> (&[(Duration, Bitrate)], u64) {
+        (&self.targets, self.recovery_wanted)
+    }
+
+    /// Commands sent by an end so far.
+    pub fn commands_sent(&self, from: Side) -> usize {
+        self.sent_commands[from as usize].len()
+    }
+
+    /// Latencies of the commands that arrived at an end, in order of arrival, sent from `since` on.
+    pub fn latencies(&self, to: Side, since: Duration) -> Vec<Duration> {
+        let of_end = self.deliveries.iter().filter(|delivery| delivery.to == to && delivery.sent >= since);
+        of_end.map(|delivery| delivery.arrived - delivery.sent).collect()
+    }
+
+    /// A hash over everything that happened, in order: packets (time, direction, size) and deliveries.
+    pub fn log_hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn node(&mut self, side: Side) -> &mut Node {
+        match side {
+            Side::Air => &mut self.air,
+            Side::Ground => &mut self.ground,
+        }
+    }
+
+    fn step(&mut self) {
+        while let Some(packet) = self.up.pop(self.now) {
+            self.arrive(Side::Ground, packet);
+        }
+        while let Some(packet) = self.down.pop(self.now) {
+            self.arrive(Side::Air, packet);
+        }
+        for side in [Side::Air, Side::Ground] {
+            let now = self.now;
+            let node = self.node(side);
+            if node.deadline <= now {
+                node.session.handle_timeout(now);
+                self.drain(side);
+            }
+        }
+        for index in 0..self.sources.len() {
+            while self.sources[index].next <= self.now {
+                self.emit(index);
+            }
+        }
+        let now = self.now;
+        self.sources.retain(|source| source.next <= source.until || source.next <= now);
+    }
+
+    fn arrive(&mut self, side: Side, packet: Packet) {
+        let now = self.now;
+        self.note(&[side as u64 + 10, packet.data.len() as u64]);
+        let node = self.node(side);
+        if packet.to != node.address {
+            return; // The address it was sent to is no longer ours.
+        }
+        let ecn = packet.ecn.and_then(EcnCodepoint::from_bits);
+        node.session.handle_datagram(now, now, packet.from, None, ecn, packet.data);
+        self.drain(side);
+    }
+
+    fn emit(&mut self, index: usize) {
+        let running = &mut self.sources[index];
+        let (count, source) = (running.count, running.source.clone());
+        running.count += 1;
+        let step = match source {
+            Source::Commands { every, .. } | Source::Setpoints { every } => every,
+            Source::Video { .. } => Duration::from_nanos(33_333_333),
+        };
+        running.next += step;
+        if running.next > running.until {
+            running.next += Duration::from_secs(3600 * 24 * 365);
+        }
+        match source {
+            Source::Commands { from, .. } => self.send_command(from),
+            Source::Setpoints { .. } => {
+                let index = self.sent_setpoints.len() as u32;
+                self.sent_setpoints.push(self.elapsed());
+                self.send_frame(Side::Ground, &frames::manual_control(index));
+            }
+            Source::Video { rate, packet } => {
+                self.sent_frames.push(self.elapsed());
+                let mut left = rate.bytes_in(step).as_usize();
+                while left > 0 {
+                    let len = left.min(packet).max(frames::RTP_MIN);
+                    left = left.saturating_sub(len);
+                    let rtp = frames::rtp(self.rtp_seq, count, len, left == 0);
+                    self.rtp_seq = self.rtp_seq.wrapping_add(1);
+                    self.air.session.send_video(self.now, 0, &rtp);
+                    self.drain(Side::Air);
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self, side: Side) {
+        let (now, elapsed) = (self.now, self.elapsed());
+        let mut frames_in = VecDeque::new();
+        loop {
+            let node = match side {
+                Side::Air => &mut self.air,
+                Side::Ground => &mut self.ground,
+            };
+            match node.session.poll_output(now) {
+                Output::Timeout(at) => {
+                    node.deadline = at;
+                    break;
+                }
+                Output::Transmit(transmit, data) => {
+                    let from = node.address;
+                    let ecn = transmit.ecn.map(|ecn| ecn as u8);
+                    let data = BytesMut::from(data);
+                    if self.record && side == Side::Air {
+                        self.recorded.push(Recorded { at: elapsed, data: data.clone(), from });
+                    }
+                    let len = data.len();
+                    let packet = Packet { from, to: transmit.destination, ecn, data };
+                    let path = if side == Side::Air { &mut self.up } else { &mut self.down };
+                    let _ = path.push(now, len + IP_UDP, packet);
+                    self.note(&[side as u64, len as u64]);
+                }
+                Output::Event(event) => frames_in.push_back(event),
+            }
+        }
+        let node = self.node(side);
+        if let Some(snapshot) = node.session.replay_snapshot() {
+            node.replay = Some(snapshot);
+        }
+        while let Some(event) = frames_in.pop_front() {
+            self.on_event(side, event);
+        }
+    }
+
+    fn on_event(&mut self, side: Side, event: Event) {
+        let elapsed = self.elapsed();
+        match event {
+            Event::Mavlink { frame, class } => self.on_mavlink(side, frame, class),
+            Event::Video { packets, .. } => {
+                if let Some(index) = packets.clone().next().and_then(|packet| frames::rtp_index(&packet)) {
+                    let sent = self.sent_frames.get(index as usize).copied().unwrap_or_default();
+                    self.note(&[20, u64::from(index)]);
+                    self.frames.push(FrameOut { index, sent, arrived: elapsed });
+                }
+            }
+            Event::State { state, silence } => self.states.push((elapsed, side, state, silence)),
+            Event::Disconnected(reason) => {
+                self.disconnects.push((elapsed, side, reason));
+            }
+            Event::Connected { resumed, .. } => self.connects.push((elapsed, side, resumed)),
+            Event::AddressWanted if side == Side::Air => {
+                if self.disconnects.len() + 1 > self.connects.iter().filter(|(_, at, _)| *at == Side::Air).count() {
+                    self.connect();
+                }
+            }
+            Event::RecoveryPointWanted { .. } => self.recovery_wanted += 1,
+            Event::TargetRate(rate) if side == Side::Air => self.targets.push((elapsed, rate)),
+            _ => {}
+        }
+    }
+
+    fn on_mavlink(&mut self, side: Side, frame: Frame, class: Class) {
+        let elapsed = self.elapsed();
+        let from = if side == Side::Air { Side::Ground } else { Side::Air };
+        if let Some(index) = frames::command_index(&frame) {
+            let sent = self.sent_commands[from as usize].get(index as usize).copied().unwrap_or_default();
+            self.note(&[30 + side as u64, u64::from(index)]);
+            self.deliveries.push(Delivery { to: side, index, sent, arrived: elapsed });
+        } else if let Some(index) = frames::manual_control_index(&frame) {
+            let sent = self.sent_setpoints.get(index as usize).copied().unwrap_or_default();
+            self.note(&[40, u64::from(index)]);
+            self.setpoints.push(Delivery { to: side, index, sent, arrived: elapsed });
+        }
+        if self.keep_frames {
+            self.mavlink.push((side, class, frame.into_bytes()));
+        }
+    }
+
+    /// FNV-1a over the time and some numbers.
+    fn note(&mut self, numbers: &[u64]) {
+        let time = self.elapsed().as_nanos() as u64;
+        for number in std::iter::once(&time).chain(numbers) {
+            for byte in number.to_le_bytes() {
+                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+}
+
+impl Node {
+    fn new(
+        side: Side,
+        address: &str,
+        now: Instant,
+        config: &PairConfig,
+        life: u32,
+        tickets: Arc<MemoryTickets>,
+        replay: Option<Vec<u8>>,
+    ) -> Self {
+        let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
+        let (identity, peer) = match side {
+            Side::Air => (air, ground.public()),
+            Side::Ground => (ground, air.public()),
+        };
+        let quic = QuicConfig {
+            identity: Arc::new(identity),
+            peer,
+            mtu: config.mtu,
+            tickets: tickets.clone() as Arc<dyn TicketStore>,
+            listen: side == Side::Ground,
+        };
+        let mut seed = [side as u8 + 1; 32];
+        seed[..8].copy_from_slice(&config.seed.to_be_bytes());
+        seed[8..12].copy_from_slice(&life.to_be_bytes());
+        // 2026, plus what has passed: the emulated machine's clock.
+        let since_1970 = Duration::from_secs(1_790_000_000) + Duration::from_secs(u64::from(life));
+        let mut session = SessionConfig::new(side, quic, now, since_1970, seed);
+        session.epoch = 1000 + life;
+        session.replay = replay.clone();
+        Self {
+            session: Session::new(session).expect("a valid configuration"),
+            side,
+            address: address.parse().expect("a valid address"),
+            deadline: now,
+            lives: life,
+            tickets,
+            replay,
+        }
+    }
+}
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}, life {}", self.side.name(), self.address, self.lives)
+    }
+}
