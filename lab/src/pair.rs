@@ -53,6 +53,15 @@ struct Node {
     lives: u32,
     tickets: Arc<MemoryTickets>,
     replay: Option<Vec<u8>>,
+    resumption: Option<Vec<u8>>,
+}
+
+/// What an end finds on its disk when it starts.
+#[derive(Debug, Default)]
+struct Stored {
+    tickets: Arc<MemoryTickets>,
+    replay: Option<Vec<u8>>,
+    resumption: Option<Vec<u8>>,
 }
 
 /// A command that arrived.
@@ -171,8 +180,8 @@ impl Pair {
         Self {
             start,
             now: start,
-            air: Node::new(Side::Air, AIR, start, &config, 1, Arc::default(), None),
-            ground: Node::new(Side::Ground, GROUND, start, &config, 1, Arc::default(), None),
+            air: Node::new(Side::Air, AIR, (start, Duration::ZERO), &config, 1, Stored::default()),
+            ground: Node::new(Side::Ground, GROUND, (start, Duration::ZERO), &config, 1, Stored::default()),
             up: Path::new(config.up, config.seed),
             down: Path::new(config.down, !config.seed),
             sources: Vec::new(),
@@ -292,10 +301,12 @@ impl Pair {
 
     /// An end's process dies and is started anew with what it had stored. A restarted aircraft connects by itself.
     pub fn restart(&mut self, side: Side) {
-        let (now, config) = (self.now, self.config.clone());
+        let (now, elapsed, config) = (self.now, self.elapsed(), self.config.clone());
         let node = self.node(side);
         let address = node.address.to_string();
-        *node = Node::new(side, &address, now, &config, node.lives + 1, node.tickets.clone(), node.replay.take());
+        let stored =
+            Stored { tickets: node.tickets.clone(), replay: node.replay.take(), resumption: node.resumption.take() };
+        *node = Node::new(side, &address, (now, elapsed), &config, node.lives + 1, stored);
         node.deadline = now;
         if side == Side::Air {
             self.connect();
@@ -466,6 +477,9 @@ impl Pair {
         if let Some(snapshot) = node.session.replay_snapshot() {
             node.replay = Some(snapshot);
         }
+        if let Some(snapshot) = node.session.resumption_snapshot() {
+            node.resumption = Some(snapshot);
+        }
         while let Some(event) = frames_in.pop_front() {
             self.on_event(side, event);
         }
@@ -530,12 +544,12 @@ impl Node {
     fn new(
         side: Side,
         address: &str,
-        now: Instant,
+        (now, elapsed): (Instant, Duration),
         config: &PairConfig,
         life: u32,
-        tickets: Arc<MemoryTickets>,
-        replay: Option<Vec<u8>>,
+        stored: Stored,
     ) -> Self {
+        let Stored { tickets, replay, resumption } = stored;
         let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
         let (identity, peer) = match side {
             Side::Air => (air, ground.public()),
@@ -546,13 +560,13 @@ impl Node {
             peer,
             mtu: config.mtu,
             tickets: tickets.clone() as Arc<dyn TicketStore>,
+            resumption: resumption.clone(),
             listen: side == Side::Ground,
         };
         let mut seed = [side as u8 + 1; 32];
         seed[..8].copy_from_slice(&config.seed.to_be_bytes());
         seed[8..12].copy_from_slice(&life.to_be_bytes());
-        // 2026, plus what has passed: the emulated machine's clock.
-        let since_1970 = Duration::from_secs(1_790_000_000) + Duration::from_secs(u64::from(life));
+        let since_1970 = Duration::from_secs(1_790_000_000) + elapsed;
         let mut session = SessionConfig::new(side, quic, now, since_1970, seed);
         session.epoch = 1000 + life;
         session.replay = replay.clone();
@@ -564,6 +578,7 @@ impl Node {
             lives: life,
             tickets,
             replay,
+            resumption,
         }
     }
 }

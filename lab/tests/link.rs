@@ -147,7 +147,7 @@ fn zero_rtt_command_arrives_one_propagation_after_connect() {
         );
         (delivery.arrived - delivery.sent, pair.log_hash())
     };
-    for (server, client) in [(false, false), (true, false)] {
+    for (server, client) in [(false, false), (true, false), (false, true), (true, true)] {
         let (time, hash) = run(server, client);
         assert!(time <= PROPAGATION + serialisation() + ms(1), "{time:?}");
         assert_eq!(run(server, client).1, hash, "same seed, same log");

@@ -20,8 +20,9 @@ use rustls::client::Resumption;
 use super::clock::SharedClock;
 use super::connection::{Conn, ConnEvent};
 use super::keys::{CidGenerator, Greeting, ResetKey, TokenKey};
+use super::resumption::{ResumableClient, TicketBook};
 use super::tickets::{ServerSessions, TicketStore};
-use super::{tls, transport};
+use super::{seeded_tls, tls, transport};
 use crate::identity::{Identity, PublicKey};
 use crate::seeded::SeededBytes;
 
@@ -51,6 +52,8 @@ pub struct QuicConfig {
     pub mtu: u16,
     /// Where a server keeps sessions that may be resumed.
     pub tickets: Arc<dyn TicketStore>,
+    /// [`QuicBearer::resumption_snapshot`] of a client's former life.
+    pub resumption: Option<Vec<u8>>,
     /// Whether incoming connections are accepted.
     pub listen: bool,
 }
@@ -143,6 +146,7 @@ pub struct QuicBearer {
     cids: CidGenerator,
     config: QuicConfig,
     clock: SharedClock,
+    book: TicketBook,
     connections: Vec<Conn>,
     next_connection: ConnectionId,
     /// Id of the connection that is used for sending.
@@ -170,14 +174,16 @@ impl QuicBearer {
             true => Some(Arc::new(Self::server_config(&config, &provider, &clock)?)),
             false => None,
         };
-        let client = tls::client(
-            provider,
-            &config.identity,
-            config.peer,
-            &clock,
-            Resumption::in_memory_sessions(MAX_CONNECTIONS),
-        )?;
-        let mut client_config = ClientConfig::new(Arc::new(tls::quic_client(client)));
+        let book = TicketBook::default();
+        let resumption = Resumption::store(Arc::new(book.clone()));
+        let provider = Arc::new(seeded_tls::provider());
+        let client = Arc::new(tls::client(provider, &config.identity, config.peer, &clock, resumption)?);
+        if let Some(former) = &config.resumption {
+            book.restore(former, &client, &clock);
+        }
+        let seeds = SeededBytes::new(&random.next_seed(), "handshakes");
+        let client = ResumableClient::new(tls::quic_client(client), book.clone(), seeds, clock.clone());
+        let mut client_config = ClientConfig::new(Arc::new(client));
         let greeting = Greeting::new(&config.identity.public(), &config.peer);
         let greeting_bytes = std::sync::Mutex::new(SeededBytes::new(&random.next_seed(), "greeting"));
         client_config.initial_dst_cid_provider(Arc::new(move || {
@@ -190,6 +196,7 @@ impl QuicBearer {
             cids: CidGenerator::new(&config.identity, SeededBytes::new(&cid_seed, "unused: validation only")),
             config,
             clock,
+            book,
             connections: Vec::new(),
             next_connection: ConnectionId(0),
             active: None,
@@ -234,6 +241,12 @@ impl QuicBearer {
         self.active = Some(id);
         self.pump(now);
         Ok(())
+    }
+
+    /// A client's tickets, to be kept over a restart, if they changed since the last call. Secret. To be stored before
+    /// the next packet leaves, since it marks tickets as used.
+    pub fn resumption_snapshot(&self) -> Option<Vec<u8>> {
+        self.book.snapshot()
     }
 
     /// Takes in one UDP datagram.

@@ -18,7 +18,7 @@ impl SharedClock {
         self.0.store(since_1970.as_millis() as u64, Ordering::Relaxed);
     }
 
-    fn since_1970(&self) -> Duration {
+    pub fn since_1970(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
 }

@@ -4,6 +4,8 @@ mod bearer;
 mod clock;
 mod connection;
 mod keys;
+mod resumption;
+mod seeded_tls;
 mod tickets;
 mod tls;
 mod transport;

@@ -24,9 +24,9 @@ pub const ALPN: &[u8] = b"aquila/1";
 /// What a client asks for in the server name extension; identities are keys, so any constant name will do.
 pub const SERVER_NAME: &str = "aquila.internal";
 
-/// Tickets a server gives after each handshake. A client uses one per connection, so this many reconnections can follow
-/// each other before the first of them has completed.
-const TICKETS: usize = 4;
+/// Tickets a server gives after each handshake. A client uses one per connection; those of a full handshake survive its
+/// restarts, so this many starts can follow each other with 0-RTT.
+pub(super) const TICKETS: usize = 8;
 
 /// The client's side of the handshake: presents `identity`, accepts only `peer`.
 pub(super) fn client(
@@ -72,7 +72,7 @@ pub(super) fn server(
 }
 
 /// The QUIC forms of the two configurations.
-pub(super) fn quic_client(config: ClientConfig) -> QuicClientConfig {
+pub(super) fn quic_client(config: Arc<ClientConfig>) -> QuicClientConfig {
     QuicClientConfig::try_from(config).expect("ring offers the initial cipher suite")
 }
 

@@ -256,6 +256,13 @@ impl Session {
         std::mem::take(&mut self.replay_dirty).then(|| self.replay.snapshot())
     }
 
+    /// Bytes of the resumption tickets to be kept over a restart, if they changed since the last call; see
+    /// [`QuicConfig::resumption`](crate::quic::QuicConfig::resumption). Secret. Store them before the packets of the same
+    /// drain leave.
+    pub fn resumption_snapshot(&mut self) -> Option<Vec<u8>> {
+        self.bearer.resumption_snapshot()
+    }
+
     /// Counters and states for a status page.
     pub fn stats(&mut self, now: Instant) -> Stats {
         let mut classes = [ClassStats::default(); 4];

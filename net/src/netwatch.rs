@@ -1,0 +1,101 @@
+//! Tells when an interface or address of this machine comes or goes, from the kernel's netlink messages.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use futures_util::StreamExt;
+use netlink_packet_core::NetlinkPayload;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkFlags;
+use rtnetlink::MulticastGroup;
+use tokio::sync::mpsc;
+
+/// A change that may open or close a way to the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkChange {
+    /// An interface got an address, or lost one.
+    Address,
+    /// An interface came up or went down, or its carrier did.
+    Link,
+    /// A default route came or went.
+    Route,
+}
+
+/// Starts watching; must be called within a tokio runtime. Changes that nobody takes are merged into one.
+///
+/// # Errors
+/// If there is no netlink (not Linux, or a sandbox without it).
+pub fn watch() -> io::Result<mpsc::Receiver<NetworkChange>> {
+    let groups = [
+        MulticastGroup::Link,
+        MulticastGroup::Ipv4Ifaddr,
+        MulticastGroup::Ipv6Ifaddr,
+        MulticastGroup::Ipv4Route,
+        MulticastGroup::Ipv6Route,
+    ];
+    let (connection, _handle, mut messages) = rtnetlink::new_multicast_connection(&groups)?;
+    let (changes, receiver) = mpsc::channel(1);
+    let driver = tokio::spawn(connection);
+    tokio::spawn(async move {
+        let mut links = BTreeMap::new();
+        while let Some((message, _)) = messages.next().await {
+            let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
+            let Some(change) = judge(&message, &mut links) else { continue };
+            tracing::debug!(?change, "network");
+            if let Err(mpsc::error::TrySendError::Closed(_)) = changes.try_send(change) {
+                break;
+            }
+        }
+        driver.abort();
+    });
+    Ok(receiver)
+}
+
+/// What a message means. Links report many things besides coming up: `links` remembers their last flags.
+fn judge(message: &RouteNetlinkMessage, links: &mut BTreeMap<u32, LinkFlags>) -> Option<NetworkChange> {
+    match message {
+        RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => Some(NetworkChange::Address),
+        RouteNetlinkMessage::NewLink(link) => {
+            let up = link.header.flags & (LinkFlags::Up | LinkFlags::LowerUp);
+            let before = links.insert(link.header.index, up);
+            (before != Some(up)).then_some(NetworkChange::Link)
+        }
+        RouteNetlinkMessage::DelLink(link) => {
+            links.remove(&link.header.index);
+            Some(NetworkChange::Link)
+        }
+        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
+            (route.header.destination_prefix_length == 0).then_some(NetworkChange::Route)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::link::LinkMessage;
+    use netlink_packet_route::route::RouteMessage;
+
+    use super::*;
+
+    #[test]
+    fn only_changes_of_state_and_default_routes_count() {
+        let mut links = BTreeMap::new();
+        let link = |flags| {
+            let mut link = LinkMessage::default();
+            link.header.index = 3;
+            link.header.flags = flags;
+            RouteNetlinkMessage::NewLink(link)
+        };
+        assert_eq!(judge(&link(LinkFlags::Up), &mut links), Some(NetworkChange::Link));
+        assert_eq!(judge(&link(LinkFlags::Up | LinkFlags::Promisc), &mut links), None);
+        assert_eq!(judge(&link(LinkFlags::Up | LinkFlags::LowerUp), &mut links), Some(NetworkChange::Link));
+        let route = |prefix| {
+            let mut route = RouteMessage::default();
+            route.header.destination_prefix_length = prefix;
+            RouteNetlinkMessage::NewRoute(route)
+        };
+        assert_eq!(judge(&route(24), &mut links), None);
+        assert_eq!(judge(&route(0), &mut links), Some(NetworkChange::Route));
+    }
+}

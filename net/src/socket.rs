@@ -1,0 +1,168 @@
+//! The UDP socket of a bearer: batches in, ECN and receive times from the kernel, never a fragment.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime};
+
+use aquila_proto::quic::{EcnCodepoint, Transmit};
+use bytes::BytesMut;
+use noq_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// Largest datagram read, times what the kernel may coalesce into one read.
+const READ_SIZE: usize = 2048;
+/// Asked of the kernel for both directions; it may give less.
+const BUFFER: usize = 2 << 20;
+/// A kernel receive time further back than this is a clock that was set.
+const MAX_AGE: Duration = Duration::from_secs(1);
+
+/// A UDP socket for one bearer.
+#[derive(Debug)]
+pub struct BearerSocket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// Whether packets say from which of our addresses they go: a server must answer from the one it was asked on, while
+    /// a client follows its routing table from network to network.
+    pinned_source: bool,
+    buffers: Vec<u8>,
+    metas: Vec<RecvMeta>,
+    errors: u64,
+}
+
+/// A datagram that came in.
+#[derive(Debug)]
+pub struct Datagram {
+    /// When the kernel got it.
+    pub received: Instant,
+    /// Where from.
+    pub from: SocketAddr,
+    /// To which of our addresses, if that matters.
+    pub local: Option<IpAddr>,
+    /// ECN field.
+    pub ecn: Option<EcnCodepoint>,
+    /// Payload.
+    pub data: BytesMut,
+}
+
+impl BearerSocket {
+    /// A socket to listen on.
+    ///
+    /// # Errors
+    /// The address is in use, or not ours, or `interface` does not exist or may not be bound to.
+    pub fn listen(address: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
+        Self::bind(address, interface, true)
+    }
+
+    /// A socket to reach `remote` from, on any port.
+    ///
+    /// # Errors
+    /// As for [`BearerSocket::listen`].
+    pub fn towards(remote: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
+        let any: IpAddr = match remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self::bind(SocketAddr::new(any, 0), interface, false)
+    }
+
+    fn bind(address: SocketAddr, interface: Option<&str>, pinned_source: bool) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        if address.is_ipv6() {
+            // `[::]` takes IPv4 as well.
+            socket.set_only_v6(false)?;
+        }
+        if let Some(interface) = interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        // Best effort: without privileges the kernel caps both.
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), BUFFER);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), BUFFER);
+        let segments = state.gro_segments().get();
+        Ok(Self {
+            socket: UdpSocket::from_std(socket.into())?,
+            state,
+            pinned_source,
+            buffers: vec![0; READ_SIZE * segments * BATCH_SIZE],
+            metas: vec![RecvMeta::default(); BATCH_SIZE],
+            errors: 0,
+        })
+    }
+
+    /// Our address.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Failed sends and reads so far.
+    pub fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    /// Waits for datagrams and puts what is there into `out`. Errors such as "connection refused" by an earlier send are
+    /// counted only: the next packet may get through.
+    pub async fn receive(&mut self, out: &mut Vec<Datagram>) {
+        loop {
+            if self.socket.readable().await.is_err() {
+                self.errors += 1;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+            match self.read_batch(out) {
+                Ok(()) if !out.is_empty() => return,
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.errors += 1,
+            }
+        }
+    }
+
+    fn read_batch(&mut self, out: &mut Vec<Datagram>) -> io::Result<()> {
+        let size = self.buffers.len() / BATCH_SIZE;
+        let mut slices: Vec<IoSliceMut<'_>> = self.buffers.chunks_mut(size).map(IoSliceMut::new).collect();
+        let (socket, state, metas) = (&self.socket, &self.state, &mut self.metas);
+        let count = socket
+            .try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), &mut slices[..BATCH_SIZE], metas))?;
+        let (now, wall) = (Instant::now(), SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        for (meta, buffer) in self.metas.iter().zip(self.buffers.chunks(size)).take(count) {
+            let age = meta.timestamp.and_then(|at| wall.checked_sub(at)).filter(|age| *age < MAX_AGE);
+            let received = now - age.unwrap_or_default();
+            let local = meta.dst_ip.filter(|_| self.pinned_source);
+            let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
+            // With receive offload one read holds several datagrams of `stride` bytes.
+            for data in buffer[..meta.len.min(size)].chunks(meta.stride.max(1)) {
+                out.push(Datagram { received, from: meta.addr, local, ecn, data: BytesMut::from(data) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a packet. What the kernel does not take is lost, as anywhere on the way, and counted.
+    pub fn send(&mut self, transmit: &Transmit, data: &[u8]) {
+        let transmit = noq_udp::Transmit {
+            destination: self.destination(transmit.destination),
+            ecn: transmit.ecn.and_then(|ecn| noq_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents: data,
+            segment_size: None,
+            src_ip: transmit.source.filter(|_| self.pinned_source),
+        };
+        let (socket, state) = (&self.socket, &self.state);
+        let sent = socket.try_io(Interest::WRITABLE, || state.try_send(UdpSockRef::from(socket), &transmit));
+        self.errors += u64::from(sent.is_err());
+    }
+
+    /// An IPv6 socket reaches IPv4 by mapped addresses.
+    fn destination(&self, to: SocketAddr) -> SocketAddr {
+        match (self.socket.local_addr(), to) {
+            (Ok(SocketAddr::V6(_)), SocketAddr::V4(v4)) => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+            _ => to,
+        }
+    }
+}
