@@ -1,4 +1,5 @@
 //! Experiments: simulated aircraft, camera and virtual-time runs.
 
+pub mod aircraft;
 pub mod frames;
 pub mod pair;
