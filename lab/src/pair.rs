@@ -501,11 +501,7 @@ impl Pair {
                 self.disconnects.push((elapsed, side, reason));
             }
             Event::Connected { resumed, .. } => self.connects.push((elapsed, side, resumed)),
-            Event::AddressWanted if side == Side::Air => {
-                if self.disconnects.len() + 1 > self.connects.iter().filter(|(_, at, _)| *at == Side::Air).count() {
-                    self.connect();
-                }
-            }
+            Event::AddressWanted { connected: false } if side == Side::Air => self.connect(),
             Event::RecoveryPointWanted { .. } => self.recovery_wanted += 1,
             Event::TargetRate(rate) if side == Side::Air => self.targets.push((elapsed, rate)),
             _ => {}

@@ -1,5 +1,9 @@
 //! Tokio drivers for the sans-IO core.
 
 pub mod mavlink;
+pub mod netwatch;
+pub mod node;
+pub mod socket;
 pub mod status;
+pub mod store;
 pub mod video;

@@ -27,6 +27,7 @@ pub struct Store {
     replay: Option<File>,
     replay_generation: u64,
     replay_warned: bool,
+    resumption_warned: bool,
 }
 
 impl Store {
@@ -39,7 +40,7 @@ impl Store {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir.join("tickets"))?;
         let replay =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(dir.join("replay"));
-        Ok(Self { dir, replay: replay.ok(), replay_generation: 0, replay_warned: false })
+        Ok(Self { dir, replay: replay.ok(), replay_generation: 0, replay_warned: false, resumption_warned: false })
     }
 
     /// Counts this start: a number larger than at every start before. `since_1970` helps if the count was lost.
@@ -57,6 +58,21 @@ impl Store {
     /// The tickets.
     pub fn tickets(&self) -> FileTickets {
         FileTickets { dir: self.dir.join("tickets"), cache: Mutex::default(), warned: AtomicBool::new(false) }
+    }
+
+    /// The client's tickets as last stored.
+    pub fn load_resumption(&self) -> Option<Vec<u8>> {
+        fs::read(self.dir.join("resumption")).ok()
+    }
+
+    /// Stores the client's tickets. It is not waited for the disk: a ticket that is used again after a power cut costs a
+    /// round trip, since the server knows it is used.
+    pub fn save_resumption(&mut self, snapshot: &[u8]) {
+        if let Err(error) = write_unsynced(&self.dir.join("resumption"), snapshot)
+            && !std::mem::replace(&mut self.resumption_warned, true)
+        {
+            tracing::warn!(%error, "cannot store tickets: no 0-RTT after the next restart");
+        }
     }
 
     /// The replay window as last stored.
@@ -176,19 +192,26 @@ fn name_of(key: &[u8]) -> String {
 /// # Errors
 /// Those of the file system; a former version stays as it was.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write(path, bytes, true)
+}
+
+/// The same, but a power cut soon after may leave nothing of it.
+fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write(path, bytes, false)
+}
+
+fn write(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(bytes)?;
-        file.sync_all()
+        if sync { file.sync_all() } else { Ok(()) }
     })();
-    match written {
-        Ok(()) => fs::rename(&temporary, path),
-        Err(error) => {
-            let _ = fs::remove_file(&temporary);
-            Err(error)
-        }
+    let renamed = written.and_then(|()| fs::rename(&temporary, path));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&temporary);
     }
+    renamed
 }
 
 #[cfg(test)]
@@ -218,7 +241,12 @@ mod tests {
         for n in 0..MAX_TICKETS + 5 {
             reborn.put(format!("{n}").as_bytes(), b"x");
         }
-        assert_eq!(fs::read_dir(dir.join(Identity::from_seed([1; 32]).public().fingerprint()).join("tickets")).unwrap().count(), MAX_TICKETS);
+        assert_eq!(
+            fs::read_dir(dir.join(Identity::from_seed([1; 32]).public().fingerprint()).join("tickets"))
+                .unwrap()
+                .count(),
+            MAX_TICKETS
+        );
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -136,6 +136,8 @@ pub struct UnknownPeer {
     pub from: SocketAddr,
     /// What was wrong.
     pub reason: String,
+    /// It knew both public keys and began a handshake.
+    pub handshake: bool,
 }
 
 /// One bearer over QUIC.
@@ -260,7 +262,7 @@ impl QuicBearer {
     ) {
         if !self.is_for_us(&data) {
             let reason = "packet without our greeting".to_owned();
-            return self.events.push_back(BearerEvent::Unknown(UnknownPeer { from, reason }));
+            return self.on_unknown(from, reason, false);
         }
         let mut response = Vec::new();
         let path = FourTuple::new(from, local);
@@ -429,7 +431,7 @@ impl QuicBearer {
         }
         if self.connections.len() >= MAX_CONNECTIONS {
             let reason = "too many handshakes at a time".to_owned();
-            self.events.push_back(BearerEvent::Unknown(UnknownPeer { from, reason }));
+            self.on_unknown(from, reason, true);
             return self.endpoint.ignore(incoming);
         }
         let offered = offered_protocols(&incoming);
@@ -446,8 +448,7 @@ impl QuicBearer {
                 if let Some(transmit) = error.response {
                     self.respond(transmit, response);
                 }
-                let reason = error.cause.to_string();
-                self.events.push_back(BearerEvent::Unknown(UnknownPeer { from, reason }));
+                self.on_unknown(from, error.cause.to_string(), true);
             }
         }
     }
@@ -456,6 +457,10 @@ impl QuicBearer {
     fn accept_config(&self) -> Result<ServerConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         Self::server_config(&self.config, &provider, &self.clock)
+    }
+
+    fn on_unknown(&mut self, from: SocketAddr, reason: String, handshake: bool) {
+        self.events.push_back(BearerEvent::Unknown(UnknownPeer { from, reason, handshake }));
     }
 
     fn respond(&mut self, transmit: noq_proto::Transmit, bytes: Vec<u8>) {
@@ -517,6 +522,7 @@ impl QuicBearer {
                     }
                     self.events.push_back(BearerEvent::Disconnected(DisconnectReason::Superseded));
                 }
+                self.book.on_connected();
                 self.events.push_back(BearerEvent::Connected { connection: id, remote, resumed });
             }
             ConnEvent::Ended { reason, remote } => {
@@ -524,8 +530,7 @@ impl QuicBearer {
                     self.active = None;
                     self.events.push_back(BearerEvent::Disconnected(reason));
                 } else if let DisconnectReason::Identity(_) | DisconnectReason::Incompatible(_) = reason {
-                    let reason = reason.to_string();
-                    self.events.push_back(BearerEvent::Unknown(UnknownPeer { from: remote, reason }));
+                    self.on_unknown(remote, reason.to_string(), true);
                 }
             }
         }

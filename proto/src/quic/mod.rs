@@ -14,6 +14,7 @@ pub use bearer::{
     BearerEvent, ConnectionId, DisconnectReason, QuicBearer, QuicConfig, StreamRef, Transmit, UnknownPeer,
 };
 pub use noq_proto::EcnCodepoint;
+pub use rustls::Error as TlsError;
 pub use tickets::{MemoryTickets, TicketStore};
 pub use tls::ALPN;
 pub use transport::MIN_MTU;

@@ -32,6 +32,8 @@ use crate::wire::varint::{put_varint, take_varint};
 const MAX_TRANSCRIPT: usize = 16 << 10;
 /// Tickets held; the newest are used first.
 const MAX_HELD: usize = 4 * TICKETS;
+/// Attempts in a row that may use up a ticket each: the other side may be switched off for hours.
+const MAX_UNANSWERED: u32 = 2;
 const MAGIC: &[u8] = b"aqT1";
 
 /// The client's tickets, shared with rustls.
@@ -47,6 +49,8 @@ struct Book {
     recording: bool,
     /// Enacting again: a ticket must not be offered.
     enacting: bool,
+    /// Tickets taken since a handshake was last completed.
+    unanswered: u32,
     dirty: bool,
 }
 
@@ -78,6 +82,11 @@ impl TicketBook {
         let transcript = book.transcript.clone().filter(|_| book.dirty)?;
         book.dirty = false;
         Some(transcript.encode())
+    }
+
+    /// A handshake was completed: tickets are worth using again.
+    pub fn on_connected(&self) {
+        self.lock().unanswered = 0;
     }
 
     /// Brings back the tickets of a former life; `config` must be the one that will use them. Damaged or foreign bytes
@@ -147,13 +156,14 @@ impl ClientSessionStore for TicketBook {
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         let mut book = self.lock();
-        if book.enacting {
+        if book.enacting || book.unanswered >= MAX_UNANSWERED {
             return None;
         }
         // Those that a restart would lose go first.
         let kept = |held: &Held| held.of_transcript.is_some();
         let index = book.tickets.iter().rposition(|held| !kept(held)).or(book.tickets.len().checked_sub(1))?;
         let held = book.tickets.remove(index)?;
+        book.unanswered += 1;
         if let (Some(index), Some(transcript)) = (held.of_transcript, &mut book.transcript) {
             transcript.used.push(index);
             book.dirty = true;

@@ -65,7 +65,10 @@ pub enum Event {
     Disconnected(DisconnectReason),
     /// We have no connection, or have not heard a word on it for a while: look up the other side's address again and
     /// call [`Session::connect`](super::Session::connect) if there is none or it has changed.
-    AddressWanted,
+    AddressWanted {
+        /// A connection is complete, only silent: worth replacing only by one to another address.
+        connected: bool,
+    },
     /// The other side's address changed and the connection went along.
     PeerMoved {
         /// Address before.

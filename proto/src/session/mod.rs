@@ -41,6 +41,9 @@ use transmit::Outbound;
 /// Revision of the protocol within `aquila/1`; see [`crate::wire::message::Hello`].
 pub const PROTOCOL_REVISION: u64 = 1;
 
+/// A video frame that took this much longer than the fastest of late is late: the pilot flies by an old picture.
+pub const LATE: Duration = Duration::from_millis(200);
+
 /// HEARTBEAT, SYSTEM_TIME, PING and TIMESYNC: latest-wins like setpoints, but worth something for a second.
 const LIVENESS: [MessageId; 4] = [MessageId(0), MessageId(2), MessageId(4), MessageId(111)];
 
@@ -293,6 +296,8 @@ impl Session {
             telemetry_drops: self.telemetry.drops(),
             telemetry_fill: self.telemetry.fill(),
             frames_in: self.video_out.iter().map(|queue| queue.counters().frames_in).sum(),
+            frames_sent: self.video_out.iter().map(|queue| queue.counters().frames_sent).sum(),
+            frames_late: self.counters.frames_late,
             frames_dropped: self.video_out.iter().map(|queue| queue.counters().dropped_total()).sum(),
             frames_out: video_in().map(|counters| counters.frames_out).sum(),
             frames_lost: video_in().map(|counters| counters.frames_lost).sum(),
@@ -372,7 +377,8 @@ impl Session {
                 self.events.push_back(Event::Disconnected(reason));
             }
             BearerEvent::Unknown(peer) => {
-                self.counters.unknown_peers += 1;
+                self.counters.unknown_peers += u64::from(!peer.handshake);
+                self.counters.handshakes_refused += u64::from(peer.handshake);
                 self.inbound.on_unknown(now, peer);
             }
         }
@@ -413,7 +419,8 @@ impl Session {
             self.events.push_back(Event::State { state, silence });
         }
         if self.silence.address_wanted(now, connected) && !self.config.quic.listen {
-            self.events.push_back(Event::AddressWanted);
+            let connected = self.outbound.is_live_now();
+            self.events.push_back(Event::AddressWanted { connected });
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Event, Session, Side};
+use super::{Event, LATE, Session, Side};
 use crate::Class;
 use crate::mavlink::Frame;
 use crate::quic::{ConnectionId, UnknownPeer};
@@ -275,6 +275,7 @@ impl Session {
             VideoEvent::Frame(frame) => {
                 let delay = Duration::from_micros(self.outbound.video_delay_us[index]);
                 self.latencies.by_class[Class::Video.index()].add(now, delay);
+                self.counters.frames_late += u64::from(delay > LATE);
                 let bytes = frame.packets.clone().map(|packet| packet.len()).sum();
                 self.count_delivered(Class::Video, bytes);
                 self.events.push_back(Event::Video { flow: index as u8, packets: frame.packets, delay });

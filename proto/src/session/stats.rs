@@ -36,8 +36,12 @@ pub struct Counters {
     pub overtaken_setpoints: u64,
     /// Messages and datagrams that could not be read.
     pub malformed: u64,
-    /// Packets and handshakes from unknown peers.
+    /// Packets from unknown peers, not answered.
     pub unknown_peers: u64,
+    /// Handshakes that failed: by the wrong key, without a common version, or too many at a time.
+    pub handshakes_refused: u64,
+    /// Video frames given out more than [`LATE`](super::LATE) after the fastest of late.
+    pub frames_late: u64,
     /// Connections completed, and how many of them by 0-RTT.
     pub connections: u64,
     /// By 0-RTT.
@@ -104,6 +108,10 @@ pub struct Stats {
     pub telemetry_fill: f64,
     /// Video frames: taken from the camera.
     pub frames_in: u64,
+    /// Sent whole.
+    pub frames_sent: u64,
+    /// Given out late on this side.
+    pub frames_late: u64,
     /// Dropped before or while being sent.
     pub frames_dropped: u64,
     /// Given out whole on this side.

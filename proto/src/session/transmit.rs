@@ -82,6 +82,10 @@ impl Outbound {
         self.live && self.connection == Some(connection)
     }
 
+    pub fn is_live_now(&self) -> bool {
+        self.live
+    }
+
     pub fn probe_now(&mut self, now: Instant) {
         self.probe_at_once = true;
         self.heartbeat_due = self.heartbeat_due.map(|_| now);

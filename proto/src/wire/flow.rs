@@ -22,7 +22,7 @@ pub const BULK: u64 = 6;
 /// Video flow `n` is `VIDEO + n`, up to [`MAX_VIDEO_FLOWS`].
 pub const VIDEO: u64 = 16;
 /// Video flows in a session.
-pub const MAX_VIDEO_FLOWS: u64 = 8;
+pub const MAX_VIDEO_FLOWS: u64 = 16;
 
 /// Writes a flow id.
 pub fn put(out: &mut impl BufMut, flow: u64) {

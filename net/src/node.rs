@@ -1,0 +1,577 @@
+//! A node: one session with its socket, MAVLink and video endpoints, and store, in one loop.
+//!
+//! The loop waits for whatever comes first, hands it to the session, and does what the session says until it says to wait.
+//! One task owns all of it; no locks.
+
+mod config;
+mod dial;
+mod snapshot;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use aquila_proto::mavlink::router::{EndpointConfig, EndpointKind, Router, RouterConfig};
+use aquila_proto::mavlink::{EndpointId, Frame, RadioReporter, Version};
+use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore, TlsError};
+use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
+use tokio::sync::{mpsc, watch};
+
+pub use config::{NodeConfig, Role};
+pub use snapshot::Snapshots;
+
+use crate::mavlink::{Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
+use crate::netwatch::{self, NetworkChange};
+use crate::socket::{BearerSocket, Datagram};
+use crate::status::{StatusError, StatusServer, StatusSnapshot};
+use crate::store::Store;
+use crate::video::{Flow, VideoDatagram, VideoInput, VideoOutput, VideoSpec};
+use dial::Dialler;
+
+/// Snapshots for the status page are taken this often.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
+/// Channels to the loop: a burst of a camera's frame, or of an autopilot's parameters, fits.
+const VIDEO_CHANNEL: usize = 4096;
+const MAVLINK_CHANNEL: usize = 4096;
+/// Several network changes in a row (address gone, link down, link up, address) are one.
+const NETWORK_SETTLE: Duration = Duration::from_millis(20);
+/// Inputs handled before others get their turn.
+const BURST: usize = 64;
+
+/// What the link wants of the camera.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CameraRequest {
+    /// Make this much, over all flows.
+    Rate(Bitrate),
+    /// Make a recovery point.
+    RecoveryPoint {
+        /// Which camera.
+        flow: u8,
+    },
+}
+
+/// What happened to the link, for a display.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NodeEvent {
+    /// State, and the age of the last word from the other side.
+    State(LinkState, Duration),
+    /// Connected to this address, by 0-RTT or not.
+    Connected(SocketAddr, bool),
+    /// The connection ended, and why.
+    Disconnected(String),
+    /// The other side's address changed.
+    PeerMoved(SocketAddr, SocketAddr),
+}
+
+/// Why a node could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The address to listen on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    /// A MAVLink endpoint.
+    #[error("cannot open MAVLink endpoint {0}")]
+    Mavlink(#[from] SpawnError),
+    /// A camera's port.
+    #[error("cannot take video at {0}: {1}")]
+    VideoIn(VideoSpec, #[source] io::Error),
+    /// Sockets for viewers.
+    #[error("cannot send video: {0}")]
+    VideoOut(#[source] io::Error),
+    /// The status page.
+    #[error(transparent)]
+    Status(#[from] StatusError),
+    /// Identity or MTU.
+    #[error("cannot set up encryption: {0}")]
+    Session(#[from] TlsError),
+    /// No randomness from the system.
+    #[error("the system gives no random numbers")]
+    NoRandomness,
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    config: NodeConfig,
+    session: Session,
+    socket: Option<BearerSocket>,
+    dialler: Dialler,
+    store: Option<Store>,
+    router: Router,
+    /// The air-ground link's id with the router.
+    link: EndpointId,
+    endpoints: Endpoints,
+    peers: BTreeMap<EndpointId, Endpoint>,
+    mavlink_events: mpsc::Receiver<EndpointEvent>,
+    radio: RadioReporter,
+    cameras: Vec<VideoInput>,
+    camera_packets: mpsc::Receiver<VideoDatagram>,
+    viewers: VideoOutput,
+    network: Option<mpsc::Receiver<NetworkChange>>,
+    status: Option<StatusServer>,
+    snapshots: Snapshots,
+    published: watch::Sender<StatusSnapshot>,
+    camera: Option<mpsc::Sender<CameraRequest>>,
+    events: Option<mpsc::Sender<NodeEvent>>,
+    deadline: Instant,
+    targets: Vec<EndpointId>,
+    rebooted: bool,
+}
+
+impl Node {
+    /// Opens everything. Must be called within a tokio runtime with one thread.
+    ///
+    /// # Errors
+    /// [`NodeError`]: whatever would fail again at the next try; the rest is tried again while running.
+    pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
+        let started = Instant::now();
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut store = open_store(&config);
+        let session = Session::new(session_config(&config, &mut store, started, since_1970)?)?;
+        let socket = match &config.role {
+            Role::Listen(address) => {
+                let socket = BearerSocket::listen(*address, config.bind_interface.as_deref());
+                Some(socket.map_err(|error| NodeError::Listen(*address, error))?)
+            }
+            Role::Connect(_) => None,
+        };
+        let ids = EndpointIds::new();
+        let link = ids.allocate();
+        let mut router = Router::new(RouterConfig {
+            forward_setup_signing: config.forward_setup_signing,
+            ..RouterConfig::default()
+        });
+        router
+            .add_endpoint(started, link, EndpointConfig::new(EndpointKind::Remote))
+            .expect("an empty router has room");
+        let (mavlink, mavlink_events) = mpsc::channel(MAVLINK_CHANNEL);
+        let endpoints = Endpoints::spawn(&config.mavlink, &ids, mavlink).await?;
+        let (packets, camera_packets) = mpsc::channel(VIDEO_CHANNEL);
+        let mut cameras = Vec::new();
+        for (flow, spec) in &config.cameras {
+            let camera = VideoInput::spawn(spec, *flow, packets.clone());
+            cameras.push(camera.map_err(|error| NodeError::VideoIn(spec.clone(), error))?);
+        }
+        let viewers = VideoOutput::spawn(&config.viewers).map_err(NodeError::VideoOut)?;
+        let (published, snapshots) = watch::channel(StatusSnapshot::default());
+        let status = config.status.map(|(address, exposure)| StatusServer::spawn(address, exposure, snapshots));
+        let network = netwatch::watch();
+        if let Err(error) = &network {
+            tracing::warn!(%error, "cannot watch for network changes; noticing them by silence only");
+        }
+        Ok(Self {
+            session,
+            socket,
+            dialler: Dialler::new(match &config.role {
+                Role::Connect(remote) => Some(remote.clone()),
+                Role::Listen(_) => None,
+            }),
+            store,
+            router,
+            link,
+            endpoints,
+            peers: BTreeMap::new(),
+            mavlink_events,
+            radio: RadioReporter::new(Version::V2),
+            cameras,
+            camera_packets,
+            viewers,
+            network: network.ok(),
+            status: status.transpose()?,
+            snapshots: Snapshots::new(&config, started),
+            published,
+            camera: None,
+            events: None,
+            deadline: started,
+            targets: Vec::new(),
+            rebooted: false,
+            config,
+        })
+    }
+
+    /// Where we listen, if we do.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.socket.as_ref().and_then(|socket| socket.local_addr().ok())
+    }
+
+    /// Where the status page is.
+    pub fn status_addr(&self) -> Option<SocketAddr> {
+        self.status.as_ref().map(StatusServer::local_addr)
+    }
+
+    /// Where MAVLink endpoint number `port` of the configuration listens.
+    pub fn mavlink_addr(&self, port: usize) -> Option<SocketAddr> {
+        self.endpoints.local_addr(port)
+    }
+
+    /// Where camera number `index` of the configuration sends to.
+    pub fn camera_addr(&self, index: usize) -> Option<SocketAddr> {
+        self.cameras.get(index).map(VideoInput::local_addr)
+    }
+
+    /// Snapshots as they are published, four a second.
+    pub fn snapshots(&self) -> watch::Receiver<StatusSnapshot> {
+        self.published.subscribe()
+    }
+
+    /// What the link wants of the camera goes to `requests`; what does not fit is dropped.
+    pub fn set_camera(&mut self, requests: mpsc::Sender<CameraRequest>) {
+        self.camera = Some(requests);
+    }
+
+    /// What happens to the link goes to `events` as well as to the log; what does not fit is dropped.
+    pub fn set_events(&mut self, events: mpsc::Sender<NodeEvent>) {
+        self.events = Some(events);
+    }
+
+    /// Runs until `shutdown`, then says goodbye to the other side and closes everything.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+        tokio::pin!(shutdown);
+        let mut batch = Vec::new();
+        let mut next_snapshot = Instant::now();
+        self.drain(Instant::now());
+        loop {
+            let timer = self.deadline.min(next_snapshot).min(self.radio.next_timeout().unwrap_or(next_snapshot));
+            tokio::select! {
+                () = &mut shutdown => break,
+                () = receive(&mut self.socket, &mut batch) => self.on_datagrams(&mut batch),
+                Some(event) = self.mavlink_events.recv() => self.on_endpoint_events(event),
+                Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
+                change = changed(&mut self.network) => self.on_network_change(change).await,
+                address = self.dialler.resolved() => self.on_address(address),
+                () = tokio::time::sleep_until(timer.into()) => {}
+            }
+            let now = Instant::now();
+            if now >= self.deadline {
+                self.session.handle_timeout(now);
+                self.drain(now);
+            }
+            if now >= next_snapshot {
+                next_snapshot = now + SNAPSHOT_INTERVAL;
+                self.publish(now);
+            }
+            self.report_to_autopilot(now);
+        }
+        let now = Instant::now();
+        self.session.close(now);
+        self.drain(now);
+        self.endpoints.shutdown().await;
+    }
+
+    fn on_datagrams(&mut self, batch: &mut Vec<Datagram>) {
+        for datagram in batch.drain(..) {
+            let now = Instant::now();
+            let Datagram { received, from, local, ecn, data } = datagram;
+            self.session.handle_datagram(now, received, canonical(from), local, ecn, data);
+            self.drain(now);
+        }
+    }
+
+    fn on_endpoint_events(&mut self, first: EndpointEvent) {
+        let mut next = Some(first);
+        for _ in 0..BURST {
+            let Some(event) = next.take() else { break };
+            self.on_endpoint_event(event);
+            next = self.mavlink_events.try_recv().ok();
+        }
+        if let Some(event) = next {
+            self.on_endpoint_event(event);
+        }
+    }
+
+    fn on_endpoint_event(&mut self, event: EndpointEvent) {
+        let now = Instant::now();
+        match event {
+            EndpointEvent::Added(endpoint) => {
+                let id = endpoint.id();
+                match self.router.add_endpoint(now, id, EndpointConfig::new(EndpointKind::Local)) {
+                    Ok(()) => drop(self.peers.insert(id, endpoint)),
+                    Err(error) => tracing::warn!(%error, endpoint = endpoint.label(), "endpoint ignored"),
+                }
+            }
+            EndpointEvent::Removed(id) => {
+                self.router.remove_endpoint(id);
+                self.peers.remove(&id);
+            }
+            EndpointEvent::Frame { from, frame } => {
+                if self.config.side == Side::Air {
+                    self.radio.set_version(frame.version());
+                }
+                self.route(now, from, &frame);
+            }
+        }
+    }
+
+    /// Hands a frame to where it goes.
+    fn route(&mut self, now: Instant, from: EndpointId, frame: &Frame) {
+        let mut targets = std::mem::take(&mut self.targets);
+        self.router.route(now, from, frame, &mut targets);
+        let class = self.config.policy.treatment(frame.message_id()).class;
+        let mut to_link = false;
+        for target in &targets {
+            match self.peers.get(target) {
+                // What it refuses it counts.
+                Some(endpoint) => drop(endpoint.send(frame.clone(), class)),
+                None => to_link |= *target == self.link,
+            }
+        }
+        self.targets = targets;
+        while let Some(event) = self.router.poll_event() {
+            tracing::info!(?event, "mavlink router");
+            self.rebooted = true;
+        }
+        if to_link {
+            self.session.send_mavlink(now, frame);
+            self.drain(now);
+        }
+    }
+
+    fn on_camera_packets(&mut self, first: VideoDatagram) {
+        let mut next = Some(first);
+        let mut handled = 0;
+        while let Some(packet) = next.take() {
+            let now = Instant::now();
+            self.session.send_video(now, usize::from(packet.flow.number()), &packet.bytes);
+            self.drain(now);
+            handled += 1;
+            if handled < BURST {
+                next = self.camera_packets.try_recv().ok();
+            }
+        }
+    }
+
+    async fn on_network_change(&mut self, change: NetworkChange) {
+        tokio::time::sleep(NETWORK_SETTLE).await;
+        if let Some(network) = &mut self.network {
+            while network.try_recv().is_ok() {}
+        }
+        tracing::info!(?change, "network changed; probing the link");
+        let now = Instant::now();
+        self.session.network_changed(now);
+        self.drain(now);
+    }
+
+    /// The other side's address has been looked up.
+    fn on_address(&mut self, address: Option<SocketAddr>) {
+        let Some(address) = address else { return };
+        let now = Instant::now();
+        let same_family = self.local_addr().is_some_and(|local| local.is_ipv4() == address.is_ipv4());
+        if !same_family {
+            match BearerSocket::towards(address, self.config.bind_interface.as_deref()) {
+                Ok(socket) => self.socket = Some(socket),
+                Err(error) => return self.dialler.on_failure(&format!("cannot open a socket: {error}")),
+            }
+        }
+        if let Err(error) = self.session.connect(now, address) {
+            self.dialler.on_failure(&error.to_string());
+        }
+        self.drain(now);
+    }
+
+    /// Does what the session says, until it says to wait.
+    fn drain(&mut self, now: Instant) {
+        // Before a packet leaves or a frame is handed on, what guards against doing so twice is stored.
+        if let Some(store) = &mut self.store {
+            if let Some(snapshot) = self.session.resumption_snapshot() {
+                store.save_resumption(&snapshot);
+            }
+            if let Some(snapshot) = self.session.replay_snapshot() {
+                store.save_replay(&snapshot);
+            }
+        }
+        let mut events = Vec::new();
+        loop {
+            match self.session.poll_output(now) {
+                Output::Transmit(transmit, data) => {
+                    if let Some(socket) = &mut self.socket {
+                        socket.send(&transmit, data);
+                    }
+                }
+                Output::Event(event) => events.push(event),
+                Output::Timeout(at) => {
+                    self.deadline = at;
+                    break;
+                }
+            }
+        }
+        for event in events {
+            self.on_event(now, event);
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Mavlink { frame, .. } => {
+                let link = self.link;
+                self.route(now, link, &frame);
+            }
+            Event::Video { flow, packets, .. } => {
+                if let Some(flow) = Flow::new(flow) {
+                    self.viewers.send(flow, packets);
+                }
+            }
+            Event::TargetRate(rate) => self.ask_camera(CameraRequest::Rate(rate)),
+            Event::RecoveryPointWanted { flow } => self.ask_camera(CameraRequest::RecoveryPoint { flow }),
+            Event::State { state, silence } => {
+                match state {
+                    LinkState::Up => tracing::info!("link up"),
+                    LinkState::Stalled => tracing::debug!(?silence, "link stalled"),
+                    LinkState::Lost => tracing::warn!(?silence, "link lost: nothing heard from the other side"),
+                    LinkState::Down => tracing::warn!("link down: no connection"),
+                }
+                self.tell(NodeEvent::State(state, silence));
+            }
+            Event::Connected { remote, resumed } => {
+                tracing::info!(%remote, resumed, "connected");
+                self.dialler.on_connected();
+                self.tell(NodeEvent::Connected(remote, resumed));
+            }
+            Event::Disconnected(reason) => {
+                tracing::warn!(%reason, "disconnected");
+                self.tell(NodeEvent::Disconnected(reason.to_string()));
+            }
+            Event::AddressWanted { connected } => {
+                let current = connected.then(|| self.session.stats(now).remote).flatten();
+                self.dialler.look_up(current);
+            }
+            Event::PeerMoved { from, to } => {
+                tracing::info!(%from, %to, "the other side's address changed");
+                self.tell(NodeEvent::PeerMoved(from, to));
+            }
+            Event::Hello { version, revision } => {
+                let ours = env!("CARGO_PKG_VERSION");
+                tracing::info!(version, revision, ours, "the other side says hello");
+                self.snapshots.set_peer_version(version);
+            }
+            Event::SameSide => {
+                let side = self.config.side.name();
+                tracing::error!("the other side is {side} too: run `aquila air` on the aircraft, `aquila ground` here");
+            }
+            Event::Unknown { from, reason, count } => {
+                tracing::warn!(%from, reason, count, "unknown peer not answered (reported once a minute)");
+            }
+            // Nobody here reads bulk yet: the other side's flow control holds it back.
+            Event::BulkReadable => {}
+        }
+    }
+
+    fn ask_camera(&self, request: CameraRequest) {
+        tracing::debug!(?request, "camera");
+        if let Some(camera) = &self.camera {
+            let _ = camera.try_send(request);
+        }
+    }
+
+    fn tell(&self, event: NodeEvent) {
+        if let Some(events) = &self.events {
+            let _ = events.try_send(event);
+        }
+    }
+
+    /// Tells the autopilot to slow its streams down when the telemetry queue grows. Not while the link is out: there is
+    /// nothing to learn from a queue that cannot move.
+    fn report_to_autopilot(&mut self, now: Instant) {
+        if self.config.side != Side::Air || !self.config.radio_status {
+            return;
+        }
+        if self.radio.next_timeout().is_some_and(|due| now < due) {
+            return;
+        }
+        let stats = self.session.stats(now);
+        if stats.state != LinkState::Up {
+            return;
+        }
+        let queue = snapshot::telemetry_queue(&stats);
+        let Some(frame) = self.radio.poll_report(now, &queue, u8::MAX, u8::MAX) else { return };
+        for endpoint in self.peers.values() {
+            let _ = endpoint.send(frame.clone(), Class::Control);
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        let stats = self.session.stats(now);
+        let snapshot = self.snapshots.take(
+            &stats,
+            &self.endpoints,
+            self.router.stats(),
+            &self.cameras,
+            &self.viewers,
+            self.socket.as_ref(),
+        );
+        self.published.send_replace(snapshot);
+    }
+}
+
+fn open_store(config: &NodeConfig) -> Option<Store> {
+    let dir = config.state_dir.as_ref()?;
+    match Store::open(dir, &config.peer) {
+        Ok(store) => Some(store),
+        Err(error) => {
+            tracing::warn!(%error, dir = %dir.display(), "no state is kept: no 0-RTT after a restart");
+            None
+        }
+    }
+}
+
+fn session_config(
+    config: &NodeConfig,
+    store: &mut Option<Store>,
+    started: Instant,
+    since_1970: Duration,
+) -> Result<SessionConfig, NodeError> {
+    let tickets: Arc<dyn TicketStore> = match store {
+        Some(store) => Arc::new(store.tickets()),
+        None => Arc::new(MemoryTickets::default()),
+    };
+    let quic = QuicConfig {
+        identity: config.identity.clone(),
+        peer: config.peer,
+        mtu: config.mtu,
+        tickets,
+        resumption: store.as_ref().and_then(Store::load_resumption),
+        listen: matches!(config.role, Role::Listen(_)),
+    };
+    let mut seed = [0; 32];
+    let random = ring::rand::SystemRandom::new();
+    ring::rand::SecureRandom::fill(&random, &mut seed).map_err(|_| NodeError::NoRandomness)?;
+    let mut session = SessionConfig::new(config.side, quic, started, since_1970, seed);
+    if let Some(store) = store {
+        session.epoch = store.next_epoch(since_1970);
+        session.replay = store.load_replay();
+    }
+    session.heartbeat = config.heartbeat;
+    session.stalled_after = config.stalled_after;
+    session.lost_after = config.lost_after;
+    session.control = config.control;
+    session.policy = config.policy.clone();
+    session.video = config.video_queues.clone();
+    session.reassembly = config.reassembly.clone();
+    Ok(session)
+}
+
+/// Datagrams from the socket; for ever if there is none.
+async fn receive(socket: &mut Option<BearerSocket>, batch: &mut Vec<Datagram>) {
+    match socket {
+        Some(socket) => socket.receive(batch).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next network change; for ever if nobody watches.
+async fn changed(network: &mut Option<mpsc::Receiver<NetworkChange>>) -> NetworkChange {
+    if let Some(receiver) = network {
+        match receiver.recv().await {
+            Some(change) => return change,
+            None => *network = None,
+        }
+    }
+    std::future::pending().await
+}
+
+/// An IPv4 peer seen by an IPv6 socket, as IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

@@ -1,0 +1,98 @@
+//! What a node is made of.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aquila_proto::Side;
+use aquila_proto::identity::{Identity, PublicKey};
+use aquila_proto::mavlink::Policy;
+use aquila_proto::sched::outbox::OutboxLimits;
+use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
+
+use crate::mavlink::EndpointSpec;
+use crate::status::Exposure;
+use crate::video::{Flow, VideoSpec};
+
+/// Who calls whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// The other side connects to us.
+    Listen(SocketAddr),
+    /// We connect to this host and port, looked up at each try.
+    Connect(String),
+}
+
+/// What a node is made of.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// Which side this is.
+    pub side: Side,
+    /// Who we are.
+    pub identity: Arc<Identity>,
+    /// The only key that we talk to.
+    pub peer: PublicKey,
+    /// Who calls whom.
+    pub role: Role,
+    /// Interface that all packets of the link leave by.
+    pub bind_interface: Option<String>,
+    /// UDP payload in bytes.
+    pub mtu: u16,
+    /// A heartbeat leaves this often.
+    pub heartbeat: Duration,
+    /// Silence after which the link counts as stalled.
+    pub stalled_after: Duration,
+    /// Silence after which it counts as lost.
+    pub lost_after: Duration,
+    /// Folder of what survives a restart; without one nothing does.
+    pub state_dir: Option<PathBuf>,
+    /// MAVLink endpoints.
+    pub mavlink: Vec<EndpointSpec>,
+    /// SETUP_SIGNING may leave this machine.
+    pub forward_setup_signing: bool,
+    /// RADIO_STATUS is made for the autopilot.
+    pub radio_status: bool,
+    /// Which message is what.
+    pub policy: Policy,
+    /// Cameras: where their RTP comes in.
+    pub cameras: Vec<(Flow, VideoSpec)>,
+    /// Viewers: where RTP goes out.
+    pub viewers: Vec<VideoSpec>,
+    /// One queue per flow.
+    pub video_queues: Vec<SendQueueConfig>,
+    /// How received fragments are put together.
+    pub reassembly: ReassemblerConfig,
+    /// Bounds and lifetimes of control messages.
+    pub control: OutboxLimits,
+    /// Where the status page is served.
+    pub status: Option<(SocketAddr, Exposure)>,
+}
+
+impl NodeConfig {
+    /// A node with the defaults of everything that has one, and no endpoints.
+    pub fn new(side: Side, identity: Arc<Identity>, peer: PublicKey, role: Role) -> Self {
+        Self {
+            side,
+            identity,
+            peer,
+            role,
+            bind_interface: None,
+            mtu: aquila_proto::quic::MIN_MTU,
+            heartbeat: Duration::from_millis(100),
+            stalled_after: Duration::from_millis(250),
+            lost_after: Duration::from_secs(1),
+            state_dir: None,
+            mavlink: Vec::new(),
+            forward_setup_signing: false,
+            radio_status: true,
+            policy: Policy::default(),
+            cameras: Vec::new(),
+            viewers: Vec::new(),
+            video_queues: vec![SendQueueConfig::default()],
+            reassembly: ReassemblerConfig::default(),
+            control: OutboxLimits::default(),
+            status: None,
+        }
+    }
+}
