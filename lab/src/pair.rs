@@ -126,7 +126,13 @@ pub struct Recorded {
     /// When it was sent, since the start.
     pub at: Duration,
     data: BytesMut,
-    from: SocketAddr,
+}
+
+impl Recorded {
+    /// The packet.
+    pub fn bytes(&self) -> &[u8] {
+        &self.data
+    }
 }
 
 /// The experiment.
@@ -242,6 +248,21 @@ impl Pair {
     pub fn send_video(&mut self, packet: &[u8]) {
         self.air.session.send_video(self.now, 0, packet);
         self.drain(Side::Air);
+    }
+
+    /// Writes to the aircraft's bulk stream; returns the bytes taken.
+    pub fn write_bulk(&mut self, bytes: &[u8]) -> usize {
+        let taken = self.air.session.write_bulk(self.now, bytes);
+        self.drain(Side::Air);
+        taken
+    }
+
+    /// Reads from the bulk stream that comes to an end.
+    pub fn read_bulk(&mut self, at: Side, max: usize) -> Option<Bytes> {
+        let now = self.now;
+        let bytes = self.node(at).session.read_bulk(now, max);
+        self.drain(at);
+        bytes
     }
 
     /// Runs until `until` after the start.
@@ -462,7 +483,7 @@ impl Pair {
                     let ecn = transmit.ecn.map(|ecn| ecn as u8);
                     let data = BytesMut::from(data);
                     if self.record && side == Side::Air {
-                        self.recorded.push(Recorded { at: elapsed, data: data.clone(), from });
+                        self.recorded.push(Recorded { at: elapsed, data: data.clone() });
                     }
                     let len = data.len();
                     let packet = Packet { from, to: transmit.destination, ecn, data };
@@ -501,7 +522,7 @@ impl Pair {
                 self.disconnects.push((elapsed, side, reason));
             }
             Event::Connected { resumed, .. } => self.connects.push((elapsed, side, resumed)),
-            Event::AddressWanted { connected: false } if side == Side::Air => self.connect(),
+            Event::AddressWanted if side == Side::Air => self.connect(),
             Event::RecoveryPointWanted { .. } => self.recovery_wanted += 1,
             Event::TargetRate(rate) if side == Side::Air => self.targets.push((elapsed, rate)),
             _ => {}

@@ -431,12 +431,10 @@ impl Node {
             }
             Event::Disconnected(reason) => {
                 tracing::warn!(%reason, "disconnected");
+                self.dialler.on_disconnected();
                 self.tell(NodeEvent::Disconnected(reason.to_string()));
             }
-            Event::AddressWanted { connected } => {
-                let current = connected.then(|| self.session.stats(now).remote).flatten();
-                self.dialler.look_up(current);
-            }
+            Event::AddressWanted => self.dialler.look_up(self.session.stats(now).remote),
             Event::PeerMoved { from, to } => {
                 tracing::info!(%from, %to, "the other side's address changed");
                 self.tell(NodeEvent::PeerMoved(from, to));

@@ -130,7 +130,8 @@ impl BearerSocket {
         let (socket, state, metas) = (&self.socket, &self.state, &mut self.metas);
         let count = socket
             .try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), &mut slices[..BATCH_SIZE], metas))?;
-        let (now, wall) = (Instant::now(), SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        let (now, wall) =
+            (Instant::now(), SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         for (meta, buffer) in self.metas.iter().zip(self.buffers.chunks(size)).take(count) {
             let age = meta.timestamp.and_then(|at| wall.checked_sub(at)).filter(|age| *age < MAX_AGE);
             let received = now - age.unwrap_or_default();

@@ -9,18 +9,19 @@ use tokio::task::JoinHandle;
 pub(super) struct Dialler {
     remote: Option<String>,
     lookup: Option<JoinHandle<std::io::Result<Vec<SocketAddr>>>>,
-    /// The address of a connection that is complete: only another one is worth a new connection.
+    /// The address that is connected to, as far as it is; kept if it is still one of the name's.
     current: Option<SocketAddr>,
     last_failure: Option<String>,
     attempts: usize,
+    connected: bool,
 }
 
 impl Dialler {
     pub fn new(remote: Option<String>) -> Self {
-        Self { remote, lookup: None, current: None, last_failure: None, attempts: 0 }
+        Self { remote, lookup: None, current: None, last_failure: None, attempts: 0, connected: false }
     }
 
-    /// Starts a lookup, unless one is under way. `current`: the address that is connected to but silent.
+    /// Starts a lookup, unless one is under way. `current`: the address that is connected to, but silent.
     pub fn look_up(&mut self, current: Option<SocketAddr>) {
         let Some(remote) = self.remote.clone() else { return };
         self.current = current;
@@ -29,8 +30,7 @@ impl Dialler {
         }
     }
 
-    /// Waits for a lookup; gives the address to connect to, or `None` if it failed or brought nothing new. For ever if
-    /// none is under way.
+    /// Waits for a lookup; gives the address to connect to, or `None` if it failed. For ever if none is under way.
     pub async fn resolved(&mut self) -> Option<SocketAddr> {
         let Some(lookup) = &mut self.lookup else { return std::future::pending().await };
         let result = lookup.await;
@@ -48,7 +48,7 @@ impl Dialler {
             Err(_) => return None,
         };
         match self.current {
-            Some(current) if addresses.contains(&current) => None,
+            Some(current) if self.connected && addresses.contains(&current) => Some(current),
             // A name may have an IPv6 and an IPv4 address, of which one does not work from here: take turns.
             _ => {
                 let address = addresses[self.attempts % addresses.len()];
@@ -69,7 +69,12 @@ impl Dialler {
     /// Connected: this address works, and the next failure is news again.
     pub fn on_connected(&mut self) {
         self.last_failure = None;
-        self.attempts = self.attempts.saturating_sub(1);
+        self.connected = true;
+    }
+
+    /// The connection is gone.
+    pub fn on_disconnected(&mut self) {
+        self.connected = false;
     }
 }
 
@@ -78,14 +83,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn only_news_leads_to_a_connection() {
+    async fn a_name_is_looked_up_at_each_try() {
         let mut dialler = Dialler::new(Some("127.0.0.1:9".into()));
         let address = "127.0.0.1:9".parse().unwrap();
-        dialler.look_up(None);
-        assert_eq!(dialler.resolved().await, Some(address));
-        dialler.look_up(Some(address));
-        assert_eq!(dialler.resolved().await, None);
-        dialler.look_up(Some("127.0.0.2:9".parse().unwrap()));
-        assert_eq!(dialler.resolved().await, Some(address));
+        let other = "127.0.0.2:9".parse().unwrap();
+        for (connected, current) in [(false, None), (true, Some(address)), (true, Some(other)), (false, Some(other))] {
+            dialler.connected = connected;
+            dialler.look_up(current);
+            assert_eq!(dialler.resolved().await, Some(address));
+        }
     }
 }

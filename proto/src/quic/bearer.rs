@@ -153,6 +153,8 @@ pub struct QuicBearer {
     next_connection: ConnectionId,
     /// Id of the connection that is used for sending.
     active: Option<ConnectionId>,
+    /// Id of an attempt beside it.
+    aside: Option<ConnectionId>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     events: VecDeque<BearerEvent>,
 }
@@ -202,6 +204,7 @@ impl QuicBearer {
             connections: Vec::new(),
             next_connection: ConnectionId(0),
             active: None,
+            aside: None,
             responses: VecDeque::new(),
             events: VecDeque::new(),
         })
@@ -232,17 +235,32 @@ impl QuicBearer {
     /// Starts a connection to `remote`, in place of the one in use. If we hold a ticket, messages may be sent at once
     /// (0-RTT).
     pub fn connect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+        let id = self.start(now, remote)?;
+        if let Some(old) = self.active.replace(id).and_then(|old| self.connection_mut(old)) {
+            old.close(now);
+        }
+        self.pump(now);
+        Ok(())
+    }
+
+    /// Starts a connection to `remote` that takes over only when it is complete, in place of a former attempt of this
+    /// kind.
+    pub fn connect_aside(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+        let id = self.start(now, remote)?;
+        let former = self.aside.replace(id).filter(|former| self.active != Some(*former));
+        if let Some(former) = former.and_then(|former| self.connection_mut(former)) {
+            former.close(now);
+        }
+        self.pump(now);
+        Ok(())
+    }
+
+    fn start(&mut self, now: Instant, remote: SocketAddr) -> Result<ConnectionId, noq_proto::ConnectError> {
         let gate = Arc::default();
         let mut config = self.client_config.clone();
         config.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
         let (handle, connection) = self.endpoint.connect(now, config, remote, tls::SERVER_NAME)?;
-        if let Some(old) = self.active.take().and_then(|id| self.connection_mut(id)) {
-            old.close(now);
-        }
-        let id = self.add(Conn::new(self.next_connection, handle, connection, gate, remote));
-        self.active = Some(id);
-        self.pump(now);
-        Ok(())
+        Ok(self.add(Conn::new(self.next_connection, handle, connection, gate, remote)))
     }
 
     /// A client's tickets, to be kept over a restart, if they changed since the last call. Secret. To be stored before

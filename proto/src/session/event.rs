@@ -64,11 +64,8 @@ pub enum Event {
     /// The connection is gone.
     Disconnected(DisconnectReason),
     /// We have no connection, or have not heard a word on it for a while: look up the other side's address again and
-    /// call [`Session::connect`](super::Session::connect) if there is none or it has changed.
-    AddressWanted {
-        /// A connection is complete, only silent: worth replacing only by one to another address.
-        connected: bool,
-    },
+    /// call [`Session::connect`](super::Session::connect).
+    AddressWanted,
     /// The other side's address changed and the connection went along.
     PeerMoved {
         /// Address before.

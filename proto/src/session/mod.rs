@@ -119,17 +119,24 @@ impl Session {
         })
     }
 
-    /// Starts a connection to the other side, in place of one there may be. With a ticket from a former connection,
-    /// commands leave with the very first packet.
+    /// Starts a connection to the other side. With a ticket from a former connection, commands leave with the very first
+    /// packet.
+    ///
+    /// A connection to the same address that is complete, only silent, is kept until the new one is: after an outage the
+    /// old one is back at once, after a restart of the other side only a new one is. One to another address is replaced.
     ///
     /// # Errors
     /// If `remote` is no address to send to.
     pub fn connect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
         self.begin_input(now);
-        self.bearer.connect(now, remote)?;
-        self.outbox.requeue();
-        self.on_new_connection(now);
-        self.outbound.connection = self.bearer.active_connection();
+        if self.outbound.is_live_now() && self.bearer.remote() == Some(remote) {
+            self.bearer.connect_aside(now, remote)?;
+        } else {
+            self.bearer.connect(now, remote)?;
+            self.outbox.requeue();
+            self.on_new_connection(now);
+            self.outbound.connection = self.bearer.active_connection();
+        }
         self.silence.on_connect(now);
         self.after_input(now);
         Ok(())
@@ -419,8 +426,7 @@ impl Session {
             self.events.push_back(Event::State { state, silence });
         }
         if self.silence.address_wanted(now, connected) && !self.config.quic.listen {
-            let connected = self.outbound.is_live_now();
-            self.events.push_back(Event::AddressWanted { connected });
+            self.events.push_back(Event::AddressWanted);
         }
     }
 

@@ -1,0 +1,480 @@
+//! What goes wrong in the air, and what people try: the link in virtual time must not mind.
+
+use std::time::Duration;
+
+use aquila_emu::{Outage, PathConfig};
+use aquila_lab::frames;
+use aquila_lab::pair::{Pair, PairConfig, Source};
+use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
+use aquila_proto::quic::DisconnectReason;
+use aquila_proto::{Bitrate, Side};
+use bytes::Bytes;
+use proptest::prelude::*;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const PROPAGATION: Duration = ms(30);
+
+fn config(seed: u64, loss: f64) -> PairConfig {
+    let path = PathConfig { rate_bps: Some(4_000_000), delay: PROPAGATION, queue_bytes: 60_000, loss };
+    PairConfig { up: path, down: path, seed, mtu: 1200 }
+}
+
+fn connected(seed: u64, loss: f64) -> Pair {
+    let mut pair = Pair::new(config(seed, loss));
+    pair.connect();
+    pair.run_until(ms(500));
+    pair
+}
+
+fn commands(pair: &mut Pair, until: Duration) {
+    for from in [Side::Air, Side::Ground] {
+        pair.add_source(Source::Commands { from, every: ms(100) }, until);
+    }
+}
+
+fn video(pair: &mut Pair, mbps: u64, until: Duration) {
+    pair.add_source(Source::Video { rate: Bitrate::mbps(mbps), packet: 1200 }, until);
+}
+
+/// Every command sent arrived exactly once.
+fn assert_each_once(pair: &Pair) {
+    for (from, to) in [(Side::Air, Side::Ground), (Side::Ground, Side::Air)] {
+        let of_end = pair.deliveries.iter().filter(|delivery| delivery.to == to);
+        let mut got: Vec<_> = of_end.map(|delivery| delivery.index).collect();
+        got.sort_unstable();
+        assert_eq!(got, (0..pair.commands_sent(from) as u32).collect::<Vec<_>>(), "{from:?} to {to:?}");
+    }
+}
+
+#[test]
+fn a_recorded_early_flight_delivers_nothing_twice() {
+    let mut pair = connected(1, 0.0);
+    pair.run_until(ms(1_000));
+    pair.record = true;
+    pair.connect();
+    pair.send_command(Side::Air);
+    pair.run_until(ms(2_000));
+    pair.record = false;
+    assert_eq!(pair.deliveries.len(), 1);
+    let flight = std::mem::take(&mut pair.recorded);
+    assert!(flight.len() > 3);
+    let replay = |pair: &mut Pair| {
+        for packet in &flight {
+            pair.replay(packet, "192.0.2.66:666");
+        }
+        let later = pair.elapsed() + ms(1_000);
+        pair.run_until(later);
+        assert_eq!(pair.deliveries.len(), 1, "nothing is delivered twice");
+    };
+    replay(&mut pair);
+    pair.restart(Side::Ground);
+    replay(&mut pair);
+    // The link still works.
+    pair.run_until(ms(8_000));
+    pair.send_command(Side::Air);
+    pair.run_until(ms(9_000));
+    assert_eq!(pair.deliveries.len(), 2);
+}
+
+/// The flight is delivered late by the attacker, after the original was lost: once, and not as a setpoint.
+#[test]
+fn a_withheld_early_flight_is_not_mixed_up() {
+    let mut pair = connected(2, 0.0);
+    pair.run_until(ms(1_000));
+    pair.begin_outage(Outage::Drop);
+    pair.record = true;
+    pair.connect();
+    pair.send_command(Side::Air);
+    pair.run_until(ms(1_050));
+    pair.record = false;
+    pair.end_outage(false);
+    pair.run_until(ms(4_000));
+    assert_eq!(pair.deliveries.len(), 1, "delivered by the retransmission");
+    for packet in std::mem::take(&mut pair.recorded) {
+        pair.replay(&packet, "192.0.2.66:666");
+    }
+    pair.run_until(ms(6_000));
+    assert_eq!(pair.deliveries.len(), 1);
+}
+
+#[test]
+fn an_address_change_loses_nothing() {
+    for (noticed, address) in [
+        (false, "198.51.100.7:50002"),
+        (false, "192.0.2.9:40001"),
+        (true, "192.0.2.9:40001"),
+        (false, "[2001:db8::7]:40001"),
+    ] {
+        let run = || {
+            let mut pair = connected(3, 0.0);
+            commands(&mut pair, ms(10_000));
+            video(&mut pair, 2, ms(10_000));
+            pair.run_until(ms(5_033));
+            pair.move_air(address, noticed);
+            pair.run_until(ms(11_000));
+            pair
+        };
+        let pair = run();
+        assert_eq!(run().log_hash(), pair.log_hash(), "same seed, same log");
+        assert_each_once(&pair);
+        for to in [Side::Ground, Side::Air] {
+            let mut latencies = pair.latencies(to, ms(4_500));
+            latencies.sort();
+            let delayed = latencies.iter().filter(|latency| **latency > ms(60)).count();
+            let max = *latencies.last().unwrap();
+            eprintln!("{address} noticed {noticed}, to {}: max {max:?}, delayed {delayed}", to.name());
+            assert!(delayed <= 1, "{delayed} delayed to {to:?}");
+            assert!(max <= ms(150), "{max:?}");
+        }
+        assert_eq!(pair.disconnects, []);
+    }
+}
+
+/// noq-proto 1.4.0 does not keep the validated path when a packet comes from a new address, so one packet re-sourced by
+/// somebody on the path would silence the server. Our heartbeats bring it back.
+#[test]
+fn a_packet_re_sourced_on_the_path_does_not_silence_the_ground() {
+    for seed in 0..20 {
+        let mut pair = connected(seed, 0.0);
+        pair.record = true;
+        pair.add_source(Source::Commands { from: Side::Ground, every: ms(100) }, ms(10_000));
+        pair.run_until(ms(5_000 + seed * 13));
+        pair.respoof_last("192.0.2.66:666");
+        pair.run_until(ms(11_000));
+        assert_each_once(&pair);
+        let max = pair.latencies(Side::Air, ms(500)).into_iter().max().unwrap();
+        assert!(max <= ms(300), "seed {seed}: {max:?}");
+    }
+}
+
+/// noq-proto 1.4.0's probe timer backs off without bound. Ours does not.
+#[test]
+fn a_long_outage_ends_as_soon_as_the_link_returns() {
+    for outage in [10, 60, 300] {
+        let mut pair = connected(4, 0.0);
+        pair.run_until(ms(2_000));
+        pair.begin_outage(Outage::Drop);
+        pair.run_until(ms(2_000 + outage * 1_000 - 1_000));
+        pair.send_command(Side::Air);
+        pair.send_command(Side::Ground);
+        pair.run_until(ms(2_000 + outage * 1_000));
+        pair.end_outage(false);
+        pair.run_until(ms(2_000 + outage * 1_000 + 2_000));
+        assert_each_once(&pair);
+        for delivery in &pair.deliveries {
+            let after = delivery.arrived - ms(2_000 + outage * 1_000);
+            assert!(after <= ms(330), "{outage} s: {after:?}");
+        }
+        // The attempts made meanwhile may take over afterwards; nothing else ends the connection.
+        assert!(pair.disconnects.iter().all(|(.., reason)| *reason == DisconnectReason::Superseded));
+    }
+}
+
+#[test]
+fn a_restarted_end_is_noticed_at_once() {
+    for side in [Side::Air, Side::Ground] {
+        let mut pair = connected(5, 0.0);
+        commands(&mut pair, ms(6_000));
+        pair.run_until(ms(3_000));
+        pair.restart(side);
+        pair.run_until(ms(8_000));
+        let to = if side == Side::Air { Side::Ground } else { Side::Air };
+        let mut got: Vec<_> = pair.deliveries.iter().filter(|delivery| delivery.to == side).collect();
+        got.sort_by_key(|delivery| delivery.index);
+        got.dedup_by_key(|delivery| delivery.index);
+        let unique = pair.deliveries.iter().filter(|delivery| delivery.to == side).count();
+        assert_eq!(got.len(), unique, "nothing twice after a restart of {side:?}");
+        let mut latencies = pair.latencies(to, ms(3_000));
+        latencies.sort();
+        let max = *latencies.last().unwrap();
+        eprintln!("restart of {}: {:?}, disconnects {:?}", side.name(), max, pair.disconnects);
+        assert!(max <= ms(400), "{side:?}: {max:?}");
+    }
+}
+
+#[test]
+fn stale_setpoints_are_never_delivered() {
+    for outage in [Outage::Drop, Outage::Hold] {
+        let mut pair = connected(6, 0.0);
+        pair.add_source(Source::Setpoints { every: ms(40) }, ms(10_000));
+        pair.run_until(ms(4_000));
+        pair.begin_outage(outage);
+        pair.run_until(ms(7_000));
+        pair.end_outage(false);
+        pair.run_until(ms(11_000));
+        let ages = pair.setpoints.iter().map(|delivery| delivery.arrived - delivery.sent);
+        let oldest = ages.max().unwrap();
+        assert!(oldest <= PROPAGATION + ms(310), "{outage:?}: {oldest:?}");
+        let order: Vec<_> = pair.setpoints.iter().map(|delivery| delivery.index).collect();
+        assert!(order.is_sorted(), "{outage:?}: an older setpoint never follows a newer one");
+        let after = pair.setpoints.iter().find(|delivery| delivery.arrived >= ms(7_000)).unwrap();
+        assert!(after.arrived <= ms(7_000) + PROPAGATION + ms(60), "{outage:?}: {:?}", after.arrived);
+    }
+}
+
+#[test]
+fn an_unknown_peer_gets_nothing() {
+    let mut pair = connected(7, 0.0);
+    let before = pair.stats(Side::Ground).counters;
+    let (_, down) = pair.paths();
+    // A QUIC v1 Initial with a random destination id, one of an unknown version, a short header, noise.
+    let mut initial = vec![0xc3, 0, 0, 0, 1, 20];
+    initial.extend((0..1194).map(|n| (n * 7) as u8));
+    let mut version = initial.clone();
+    version[1..5].copy_from_slice(&[0xfa; 4]);
+    let mut short = initial.clone();
+    short[0] = 0x41;
+    for n in 0..500u64 {
+        for packet in [&initial[..], &version, &short, &initial[..1], &version[..6], &[]] {
+            pair.inject(Side::Ground, "192.0.2.66:666", packet);
+        }
+        pair.run_until(ms(500 + n * 10));
+    }
+    let (_, after) = pair.paths();
+    let counters = pair.stats(Side::Ground).counters;
+    // What went down in these five seconds is heartbeats, feedback and acknowledgements to the aircraft only.
+    let packets = after.input.packets - down.input.packets;
+    let mut quiet = connected(7, 0.0);
+    let (_, quiet_before) = quiet.paths();
+    quiet.run_until(ms(5_490));
+    let (_, quiet_after) = quiet.paths();
+    assert_eq!(packets, quiet_after.input.packets - quiet_before.input.packets, "not one packet in answer");
+    assert!(counters.unknown_peers - before.unknown_peers >= 1500, "counted");
+    pair.send_command(Side::Air);
+    pair.run_until(ms(6_500));
+    assert_eq!(pair.deliveries.len(), 1);
+}
+
+#[test]
+fn garbage_in_the_middle_of_a_flight_changes_nothing() {
+    let mut pair = connected(8, 0.0);
+    commands(&mut pair, ms(5_000));
+    pair.record = true;
+    for n in 0..400u64 {
+        pair.run_until(ms(500 + n * 10));
+        // Real packets with a bit flipped, truncated, or repeated.
+        if let Some(packet) = pair.recorded.last().cloned() {
+            pair.recorded.clear();
+            let mut bytes = packet.bytes().to_vec();
+            let at = n as usize * 31 % bytes.len();
+            bytes[at] ^= 1 << (n % 8);
+            pair.inject(Side::Ground, "198.51.100.7:40001", &bytes);
+            pair.inject(Side::Ground, "198.51.100.7:40001", &bytes[..at]);
+            pair.replay(&packet, "198.51.100.7:40001");
+        }
+    }
+    pair.run_until(ms(6_000));
+    assert_each_once(&pair);
+    assert_eq!(pair.disconnects, []);
+}
+
+#[test]
+fn a_parameter_set_arrives_whole_at_any_loss() {
+    for loss in [0.0, 0.02, 0.05, 0.2] {
+        let mut pair = connected(9, loss);
+        pair.keep_frames = true;
+        video(&mut pair, 2, ms(8_000));
+        commands(&mut pair, ms(8_000));
+        let params: Vec<Frame> = (0..1348u16).map(param_value).collect();
+        for (n, param) in params.iter().enumerate() {
+            pair.run_until(ms(1_000 + n as u64 / 2));
+            pair.send_frame(Side::Air, param);
+        }
+        pair.run_until(ms(20_000));
+        let got: std::collections::BTreeSet<Bytes> = pair
+            .mavlink
+            .iter()
+            .filter(|(to, _, frame)| *to == Side::Ground && frame[7] == 22)
+            .map(|(_, _, frame)| frame.clone())
+            .collect();
+        assert_eq!(got.len(), 1348, "loss {loss}");
+        assert!(params.iter().all(|param| got.contains(param.bytes())), "byte-identical");
+        assert_each_once(&pair);
+        eprintln!("loss {loss}: telemetry drops {:?}", pair.stats(Side::Air).telemetry_drops);
+    }
+}
+
+fn param_value(index: u16) -> Frame {
+    let mut payload = [0; 25];
+    payload[..4].copy_from_slice(&f32::from(index).to_le_bytes());
+    payload[4..6].copy_from_slice(&1348u16.to_le_bytes());
+    payload[6..8].copy_from_slice(&index.to_le_bytes());
+    payload[24] = 9;
+    Frame::build(Version::V2, index as u8, Address::new(1, 1), MessageId(22), &payload).expect("PARAM_VALUE is known")
+}
+
+#[test]
+fn signed_and_unknown_frames_pass_byte_for_byte() {
+    let mut pair = connected(10, 0.1);
+    pair.keep_frames = true;
+    let mut frames_sent = Vec::new();
+    for n in 0..40u8 {
+        // An id of no dialect, signed: nobody here can check it, so nobody may touch it.
+        let mut raw = vec![0xfd, 5, 1, 0, n, 1, 1, 0x39, 0x30, 0xbb, 1, 2, 3, 4, n, 0xab, 0xcd];
+        raw.extend([7; 13]);
+        frames_sent.push(Bytes::from(raw));
+        frames_sent.push(Bytes::from(vec![0xfe, 2, n, 1, 1, 199, 9, n, 0x12, 0x34]));
+    }
+    for raw in &frames_sent {
+        let frame = Frame::from_bytes(raw.clone()).unwrap();
+        pair.send_frame(Side::Air, &frame);
+        pair.send_frame(Side::Ground, &frame);
+    }
+    pair.run_until(ms(5_000));
+    for side in [Side::Air, Side::Ground] {
+        let mut got: Vec<_> = pair.mavlink.iter().filter(|(to, ..)| *to == side).map(|(_, _, frame)| frame).collect();
+        let mut want: Vec<_> = frames_sent.iter().collect();
+        got.sort();
+        want.sort();
+        assert_eq!(got, want);
+    }
+}
+
+#[test]
+fn a_lost_frame_brings_a_request_for_a_recovery_point() {
+    let mut pair = connected(11, 0.01);
+    video(&mut pair, 1, ms(10_000));
+    pair.run_until(ms(11_000));
+    let stats = pair.stats(Side::Ground);
+    assert!(stats.frames_lost > 3, "{}", stats.frames_lost);
+    let (_, wanted) = pair.encoder();
+    assert!(wanted > 0 && wanted <= stats.frames_lost, "{wanted} wanted, {} lost", stats.frames_lost);
+    let sent = pair.stats(Side::Air).frames_sent;
+    assert_eq!(pair.frames.len() as u64 + stats.frames_lost, sent, "each frame shown or known lost");
+    assert!(pair.frames.is_sorted_by_key(|frame| frame.index));
+}
+
+#[test]
+fn bulk_arrives_in_order_and_waits_for_its_reader() {
+    let mut pair = connected(12, 0.02);
+    commands(&mut pair, ms(8_000));
+    let data: Vec<u8> = (0..400_000u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+    let (mut written, mut read) = (0, Vec::new());
+    for step in 0..800 {
+        pair.run_until(ms(500 + step * 10));
+        written += pair.write_bulk(&data[written..(written + 5_000).min(data.len())]);
+        // The reader sleeps for two seconds.
+        if !(200..400).contains(&step) {
+            while let Some(bytes) = pair.read_bulk(Side::Ground, 1_000) {
+                read.extend_from_slice(&bytes);
+            }
+        }
+    }
+    assert_eq!((written, read.len()), (data.len(), data.len()));
+    assert!(read == data);
+    pair.run_until(ms(9_500));
+    assert_each_once(&pair);
+}
+
+#[test]
+fn the_encoder_is_told_what_the_link_carries() {
+    let mut pair = connected(13, 0.0);
+    video(&mut pair, 3, ms(20_000));
+    pair.run_until(ms(8_000));
+    let rate = pair.encoder().0.last().unwrap().1;
+    assert!((2.5..4.0).contains(&rate.as_mbps()), "{rate:?} of 4 Mbit/s");
+    pair.set_up_rate(Bitrate::mbps(1));
+    pair.run_until(ms(10_000));
+    let rate = pair.encoder().0.last().unwrap().1;
+    assert!((0.1..1.0).contains(&rate.as_mbps()), "{rate:?} of 1 Mbit/s");
+}
+
+/// Something to do to a pair.
+#[derive(Debug, Clone)]
+enum Op {
+    Wait(u16),
+    Command(bool),
+    Setpoint(u16),
+    State(u8),
+    Video(u16),
+    Outage(bool),
+    Return(bool),
+    Move(u8),
+    Restart(bool),
+    Rate(u16),
+    Garbage(bool, Vec<u8>),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (1u16..300).prop_map(Op::Wait),
+        3 => any::<bool>().prop_map(Op::Command),
+        2 => any::<u16>().prop_map(Op::Setpoint),
+        2 => any::<u8>().prop_map(Op::State),
+        3 => (20u16..20_000).prop_map(Op::Video),
+        1 => any::<bool>().prop_map(Op::Outage),
+        2 => any::<bool>().prop_map(Op::Return),
+        1 => any::<u8>().prop_map(Op::Move),
+        1 => any::<bool>().prop_map(Op::Restart),
+        1 => (50u16..10_000).prop_map(Op::Rate),
+        1 => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..1300)).prop_map(|(to, bytes)| Op::Garbage(to, bytes)),
+    ]
+}
+
+/// `PROPTEST_CASES` overrides the number that an ordinary run takes.
+fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
+}
+
+fn side(air: bool) -> Side {
+    if air { Side::Air } else { Side::Ground }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(60), ..ProptestConfig::default() })]
+
+    /// Whatever is done to a pair: no panic, no command twice, queues bounded, and once the link is good again both ends
+    /// find each other and commands pass.
+    #[test]
+    fn any_sequence_of_events_leaves_a_working_link(seed in 0u64..1000, ops in proptest::collection::vec(op(), 1..80)) {
+        let mut pair = Pair::new(config(seed, 0.01));
+        pair.connect();
+        let mut frames_made = 0u16;
+        for op in ops {
+            match op {
+                Op::Wait(time) => {
+                    let until = pair.elapsed() + ms(time.into());
+                    pair.run_until(until);
+                }
+                Op::Command(air) => pair.send_command(side(air)),
+                Op::Setpoint(n) => pair.send_frame(Side::Ground, &frames::manual_control(n.into())),
+                Op::State(n) => {
+                    let frame = Frame::build(Version::V2, n, Address::new(1, 1), MessageId(30), &[n; 28]).unwrap();
+                    pair.send_frame(Side::Air, &frame);
+                }
+                Op::Video(len) => {
+                    frames_made = frames_made.wrapping_add(1);
+                    pair.send_video(&frames::rtp(frames_made, frames_made.into(), len.into(), true));
+                }
+                Op::Outage(hold) => pair.begin_outage(if hold { Outage::Hold } else { Outage::Drop }),
+                Op::Return(event) => pair.end_outage(event),
+                Op::Move(n) => pair.move_air(&format!("192.0.2.{n}:{}", 1000 + u16::from(n)), n % 2 == 0),
+                Op::Restart(air) => pair.restart(side(air)),
+                Op::Rate(kbps) => pair.set_up_rate(Bitrate::kbps(kbps.into())),
+                Op::Garbage(to, bytes) => pair.inject(side(to), "192.0.2.66:666", &bytes),
+            }
+            for air in [true, false] {
+                let stats = pair.stats(side(air));
+                prop_assert!(stats.classes[0].queued + stats.unacknowledged <= 1024);
+                prop_assert!(stats.classes[2].queued_bytes <= 4 << 20);
+            }
+        }
+        pair.end_outage(false);
+        pair.set_up_rate(Bitrate::mbps(4));
+        let settled = pair.elapsed() + ms(12_000);
+        pair.run_until(settled);
+        let before = pair.deliveries.len();
+        pair.send_command(Side::Air);
+        pair.send_command(Side::Ground);
+        let after = pair.elapsed() + ms(1_500);
+        pair.run_until(after);
+        prop_assert_eq!(pair.deliveries.len(), before + 2, "commands pass again; {:?}", pair.states.last());
+        let mut seen = std::collections::BTreeSet::new();
+        for delivery in &pair.deliveries {
+            prop_assert!(seen.insert((delivery.to.name(), delivery.index)), "{:?} twice", delivery);
+        }
+    }
+}
