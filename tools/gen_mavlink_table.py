@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Generates proto/src/mavlink/messages/table.rs and the test vectors beside it.
+"""Generates proto/src/mavlink/messages/table.rs, test vectors and fuzzing seeds.
 
     pip install pymavlink==2.4.50
     tools/gen_mavlink_table.py --upstream DIR > proto/src/mavlink/messages/table.rs
     tools/gen_mavlink_table.py --vectors > proto/src/mavlink/testdata/vectors.txt
+    tools/gen_mavlink_table.py --corpus fuzz/corpus/mavlink < proto/src/mavlink/testdata/vectors.txt
 
 The first source is the dialect `all` inside pymavlink 2.4.50 (it includes ardupilotmega). ArduPilot's copy leaves out
 messages that PX4 sends (EVENT, ESC_STATUS, CELLULAR_STATUS ...), so the dialect `all` of the MAVLink project itself is
@@ -165,12 +166,55 @@ def vectors():
     line("unknown", 1, "#210", head + payload + struct.pack("<H", x25crc(head[1:] + payload + b"\x2a").crc))
 
 
+def corpus(folder):
+    """Seeds for the fuzzer, from the vectors on standard input: byte streams as serial lines and sockets bring them."""
+    frames = {}
+    for kind, version, name, text in (line.split() for line in sys.stdin if not line.startswith("#")):
+        frames.setdefault(f"{kind}-v{version}-{name.strip('#').lower()}", bytes.fromhex(text))
+    heartbeat = frames["known-v2-heartbeat"]
+    attitude = frames["known-v1-attitude"]
+    unknown = frames["unknown-v2-12345"]
+    wrong = bytearray(attitude)
+    wrong[9] ^= 0x40
+    flags = bytearray(heartbeat)
+    flags[2] = 0x82
+    seeds = {name: frames[name] for name in frames if name.split("-", 2)[2] in PLAIN_SEEDS}
+    seeds |= {
+        "stream-all": b"".join(frames.values())[:900],
+        "stream-garbage-between": b"boot\r\n" + heartbeat + b"\xfd\xfe\x00" + attitude + b"\xff" * 9 + heartbeat,
+        "stream-starts-inside": heartbeat[7:] + heartbeat + attitude,
+        "stream-false-start": b"\xfe\x28\x00\x01\x01\x1e" + heartbeat * 3,
+        "stream-only-magic": b"\xfd\xfe" * 40,
+        "stream-unknown-run": heartbeat + unknown * 3 + heartbeat,
+        "bad-checksum": heartbeat + bytes(wrong) + heartbeat,
+        "bad-length": heartbeat[:1] + b"\xff" + heartbeat[2:] + attitude,
+        "unknown-flags": bytes(flags),
+        "cut-header": heartbeat[:5],
+        "cut-payload": attitude[:20],
+        "cut-signature": frames["signed-v2-attitude"][:-4],
+        "empty": b"",
+    }
+    os.makedirs(folder, exist_ok=True)
+    for name, seed in seeds.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(seed)
+
+
+PLAIN_SEEDS = {"heartbeat", "command_long", "statustext", "16777215", "40000", "210"}
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--upstream", metavar="DIR", help="message_definitions/v1.0 of mavlink/mavlink")
     options.add_argument("--vectors", action="store_true", help="print test vectors instead of the table")
+    options.add_argument("--corpus", metavar="DIR", help="write seeds for the fuzzer to this folder instead")
     chosen = options.parse_args()
-    vectors() if chosen.vectors else table(chosen.upstream)
+    if chosen.corpus:
+        corpus(chosen.corpus)
+    elif chosen.vectors:
+        vectors()
+    else:
+        table(chosen.upstream)
 
 
 if __name__ == "__main__":

@@ -21,4 +21,6 @@ pub use splitter::{Splitter, SplitterStats};
 pub use treatment::{Delivery, Policy, StateKey, Treatment};
 
 #[cfg(test)]
+mod corpus_tests;
+#[cfg(test)]
 mod testkit;

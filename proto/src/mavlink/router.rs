@@ -31,7 +31,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::frame::{Address, Frame, MessageId, SystemId};
+use super::frame::{Address, Frame, MessageId, SystemId, Version};
 use recent::{Fingerprint, Recent};
 
 mod filter;
@@ -149,9 +149,22 @@ struct Endpoint {
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     at: Instant,
-    /// Its HEARTBEAT said that it is not a ground station.
-    vehicle: bool,
+    role: Role,
+    version: Version,
     boot_ms: Option<u32>,
+}
+
+/// What a HEARTBEAT says its sender is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It sent none yet.
+    Unknown,
+    /// A ground station.
+    Station,
+    /// Camera, gimbal, companion computer ...
+    Part,
+    /// What flies the vehicle.
+    Autopilot,
 }
 
 impl Router {
@@ -239,6 +252,19 @@ impl Router {
             let fresh = move |heard: &Heard| now.saturating_duration_since(heard.at) <= lifetime;
             let heard = endpoint.heard.iter().filter(move |(_, heard)| fresh(heard));
             heard.map(|(address, heard)| (*address, endpoint.id, heard.at))
+        })
+    }
+
+    /// The autopilots next to this machine, with their endpoint and the version of MAVLink they speak: those that a
+    /// RADIO_STATUS of our own is for.
+    pub fn autopilots(&self, now: Instant) -> impl Iterator<Item = (Address, EndpointId, Version)> {
+        let local = self.endpoints().filter(|endpoint| endpoint.config.kind == EndpointKind::Local);
+        local.flat_map(move |endpoint| {
+            let flies = move |heard: &Heard| {
+                heard.role == Role::Autopilot && now.saturating_duration_since(heard.at) <= HEARD_LATELY
+            };
+            let heard = endpoint.heard.iter().filter(move |(_, heard)| flies(heard));
+            heard.map(|(address, heard)| (*address, endpoint.id, heard.version))
         })
     }
 
@@ -335,12 +361,13 @@ impl Router {
             self.stats.reboots += 1;
             self.note(RouterEvent::Rebooted(source));
         }
-        let vehicle = (frame.message_id() == HEARTBEAT).then(|| frame.field(HEARTBEAT_TYPE) != [TYPE_GCS]);
+        let role = Role::of(frame);
         let lifetime = self.config.route_lifetime;
         let Some(endpoint) = &mut self.slots[slot] else { return };
         if let Some(heard) = endpoint.heard.get_mut(&source) {
             heard.at = now;
-            heard.vehicle = vehicle.unwrap_or(heard.vehicle);
+            heard.version = frame.version();
+            heard.role = role.unwrap_or(heard.role);
             heard.boot_ms = boot_ms.or(heard.boot_ms);
             return;
         }
@@ -351,7 +378,8 @@ impl Router {
             self.stats.unlearned += 1;
             return;
         }
-        endpoint.heard.insert(source, Heard { at: now, vehicle: vehicle.unwrap_or(false), boot_ms });
+        let role = role.unwrap_or(Role::Unknown);
+        endpoint.heard.insert(source, Heard { at: now, role, version: frame.version(), boot_ms });
     }
 
     /// Fills `out` and gives the slots in it as bits.
@@ -463,13 +491,28 @@ impl Endpoint {
     }
 
     fn hears_vehicle(&self, now: Instant, address: Address) -> bool {
-        let lately = |heard: &Heard| heard.vehicle && now.saturating_duration_since(heard.at) <= HEARD_LATELY;
-        self.heard.get(&address).is_some_and(lately)
+        self.hears(now, address, HEARD_LATELY)
+            && self.heard.get(&address).is_some_and(|heard| matches!(heard.role, Role::Part | Role::Autopilot))
     }
 
     fn hears_system(&self, now: Instant, system: SystemId, within: Duration) -> bool {
         let components = Address::new(system.0, 0)..=Address::new(system.0, 255);
         self.heard.range(components).any(|(_, heard)| now.saturating_duration_since(heard.at) <= within)
+    }
+}
+
+impl Role {
+    /// What a frame says, if it is a HEARTBEAT.
+    fn of(frame: &Frame) -> Option<Self> {
+        if frame.message_id() != HEARTBEAT {
+            return None;
+        }
+        let [kind, autopilot] = frame.field(HEARTBEAT_TYPE);
+        Some(match (kind, autopilot) {
+            (TYPE_GCS, _) => Self::Station,
+            (_, AUTOPILOT_INVALID) => Self::Part,
+            _ => Self::Autopilot,
+        })
     }
 }
 
@@ -484,9 +527,12 @@ const SYSTEM_TIME: MessageId = MessageId(2);
 const RADIO_STATUS: MessageId = MessageId(109);
 const RADIO: MessageId = MessageId(166);
 const SETUP_SIGNING: MessageId = MessageId(256);
-/// Payload offset of `type` in HEARTBEAT, and MAV_TYPE_GCS.
+/// Payload offset of `type` in HEARTBEAT, `autopilot` follows it.
 const HEARTBEAT_TYPE: usize = 4;
+/// MAV_TYPE_GCS.
 const TYPE_GCS: u8 = 6;
+/// MAV_AUTOPILOT_INVALID: not an autopilot.
+const AUTOPILOT_INVALID: u8 = 8;
 /// Payload offset in SYSTEM_TIME.
 const TIME_BOOT_MS: usize = 8;
 /// A boot time lower by no more than this is an old frame that came late.

@@ -229,6 +229,23 @@ fn two_ground_stations_with_one_id_do_not_silence_each_other() {
 }
 
 #[test]
+fn autopilots_are_those_heard_here_lately() {
+    let mut bench = Bench::new();
+    let of_type = |bench: &mut Bench, from, system, component, kind: [u8; 2]| {
+        let frame = bench.next(system, component, 0, &[0, 0, 0, 0, kind[0], kind[1], 0, 0, 3]);
+        bench.route(from, &frame).unwrap();
+    };
+    of_type(&mut bench, AUTOPILOT, 1, 1, [2, 3]);
+    of_type(&mut bench, AUTOPILOT, 1, 154, [26, 8]); // a gimbal
+    of_type(&mut bench, PROGRAM, 255, 190, [6, 8]);
+    of_type(&mut bench, GROUND, 2, 1, [2, 12]);
+    let autopilots: Vec<_> = bench.router.autopilots(bench.now).collect();
+    assert_eq!(autopilots, [(Address::new(1, 1), AUTOPILOT, Version::V2)]);
+    bench.wait(Duration::from_millis(5001));
+    assert_eq!(bench.router.autopilots(bench.now).count(), 0);
+}
+
+#[test]
 fn a_client_that_connects_again_and_repeats_itself_is_heard() {
     let mut bench = Bench::new();
     let hello = v2(255, 190, 0, &[1; 9]);

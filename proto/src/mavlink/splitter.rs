@@ -6,7 +6,7 @@
 //! taken only if it begins exactly where a frame should (at the beginning of the stream, or right after a frame) and is
 //! followed by a magic byte or by nothing that has arrived yet. Waiting for the byte after it would hold back the last
 //! frame of every burst. So noise becomes a frame only if its first byte after a good frame is a magic and another magic
-//! or the end of a read lies where its length says: about one in 16,000 bursts of noise, against one in 256 bytes if every
+//! or the end of a read lies where its length says: about one in 16,000 bursts of noise, against one in 128 bytes if every
 //! magic was believed. After garbage, unknown messages are lost until the next known one; every MAVLink component sends
 //! HEARTBEAT once a second.
 //!
