@@ -1,0 +1,365 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use aquila_net::mavlink::{EndpointSpec, KINDS};
+use aquila_net::video::VideoSpec;
+use aquila_proto::identity::PublicKey;
+use aquila_proto::session::Side;
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+
+use crate::config::{File, Mtu, Remote, Text};
+
+/// One link between aircraft and ground: commands always get through, the picture stays live.
+#[derive(Debug, Parser)]
+#[command(name = "aquila", version, max_term_width = 110, after_long_help = overview())]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make and show the key that tells the other side who this is
+    #[command(after_long_help = KEYS_HELP)]
+    Keys(KeysArgs),
+    /// Run the link on the aircraft's companion computer
+    #[command(after_long_help = air_help())]
+    Air(LinkArgs),
+    /// Run the link beside the ground station
+    #[command(after_long_help = ground_help())]
+    Ground(LinkArgs),
+    /// Fly a simulated aircraft over an emulated cellular link on this machine
+    #[command(after_long_help = DEMO_HELP)]
+    Demo(DemoArgs),
+    /// Check a configuration file and say what it means
+    #[command(after_long_help = CHECK_HELP)]
+    Check(CheckArgs),
+    /// Write a completion script for a shell to standard output
+    #[command(after_long_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// Directory for one page of each command; without it, the main page goes to standard output
+        #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Options of `air` and `ground`. Each overrides the configuration file's key that is named with it.
+#[derive(Debug, Args, Default)]
+pub struct LinkArgs {
+    /// Configuration file; without it, defaults and the options given here
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+
+    /// Private key of this side, made by `aquila keys generate` [identity.key]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Identity")]
+    pub key: Option<PathBuf>,
+    /// Public key of the other side, as its `aquila keys show` prints it [identity.peer]
+    #[arg(long, value_name = "aq1:KEY", help_heading = "Identity")]
+    pub peer: Option<PublicKey>,
+
+    /// Wait for the other side at this UDP address; the ground station's default is [::]:9400 [link.listen]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "connect", help_heading = "Link")]
+    pub listen: Option<SocketAddr>,
+    /// Connect to the other side; the port is 9400 if none is given [link.connect]
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Link")]
+    pub connect: Option<Remote>,
+    /// Send the link's packets through this network interface only [link.bind_interface]
+    #[arg(long, value_name = "NAME", help_heading = "Link")]
+    pub bind_interface: Option<String>,
+    /// Bytes of UDP payload in a packet, 1200 to 1472; 1200 passes every overlay [link.mtu]
+    #[arg(long, value_name = "BYTES", help_heading = "Link")]
+    pub mtu: Option<Mtu>,
+    /// Directory for what must survive a restart [link.state]
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Link")]
+    pub state: Option<PathBuf>,
+
+    /// MAVLink endpoint on this machine; may be given several times [mavlink.endpoints]
+    #[arg(short, long, value_name = "ENDPOINT", help_heading = "MAVLink and video")]
+    pub mavlink: Vec<EndpointSpec>,
+    /// Camera that sends RTP to this UDP address; may be given several times [video.inputs]
+    #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
+    pub video_in: Vec<VideoSpec>,
+    /// Viewer that the other side's RTP is sent to; may be given several times [video.outputs]
+    #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
+    pub video_out: Vec<VideoSpec>,
+
+    /// Serve a status page, JSON and Prometheus metrics here, for example at 127.0.0.1:9420 [status.listen]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Watching")]
+    pub status: Option<SocketAddr>,
+    /// What to log: error, warn, info, debug, trace, or a filter such as info,aquila_net=debug [log.level]
+    #[arg(long, value_name = "LEVEL", help_heading = "Watching")]
+    pub log: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// How long to fly
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(5..=3600))]
+    pub seconds: u32,
+    /// How the emulated link behaves
+    #[arg(long, value_name = "NAME", default_value = "lte")]
+    pub profile: String,
+    /// End with one JSON object on standard output instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// No live view: for scripts, and where there is no terminal
+    #[arg(long)]
+    pub headless: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The configuration file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// The side that it is for; without it, both are tried
+    #[arg(long, value_enum)]
+    pub side: Option<SideArg>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SideArg {
+    Air,
+    Ground,
+}
+
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    #[command(subcommand)]
+    pub command: KeysCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Make a new private key, readable by its owner only; never replaces one
+    Generate(KeyFileArgs),
+    /// Show the public key, to be put into the other side's configuration
+    Show {
+        #[command(flatten)]
+        file: KeyFileArgs,
+        /// Only the public key, for scripts
+        #[arg(long)]
+        public: bool,
+    },
+    /// Show the fingerprint of a public key, to compare by voice
+    Fingerprint {
+        /// The public key
+        #[arg(value_name = "aq1:KEY")]
+        key: PublicKey,
+    },
+}
+
+/// Where the private key is.
+#[derive(Debug, Args, Default)]
+pub struct KeyFileArgs {
+    /// File of the private key; without it, as the configuration file says, else identity.key in the state directory
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub key: Option<PathBuf>,
+    /// State directory, as of `aquila air` and `aquila ground`
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub state: Option<PathBuf>,
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+impl LinkArgs {
+    /// Puts what was given here in the place of what `file` says.
+    pub fn override_file(self, file: &mut File) {
+        fn set<T>(key: &mut Option<T>, given: Option<T>) {
+            if given.is_some() {
+                *key = given;
+            }
+        }
+        fn list<T>(given: Vec<T>) -> Option<Vec<T>> {
+            (!given.is_empty()).then_some(given)
+        }
+        if self.listen.is_some() || self.connect.is_some() {
+            (file.link.listen, file.link.connect) = (None, None);
+        }
+        let texts = |specs: Vec<VideoSpec>| list(specs.into_iter().map(Text).collect());
+        set(&mut file.identity.key, self.key);
+        set(&mut file.identity.peer, self.peer.map(Text));
+        set(&mut file.link.listen, self.listen.map(Text));
+        set(&mut file.link.connect, self.connect.map(Text));
+        set(&mut file.link.bind_interface, self.bind_interface);
+        set(&mut file.link.mtu, self.mtu);
+        set(&mut file.link.state, self.state);
+        set(&mut file.mavlink.endpoints, list(self.mavlink));
+        set(&mut file.video.inputs, texts(self.video_in));
+        set(&mut file.video.outputs, texts(self.video_out));
+        set(&mut file.status.listen, self.status.map(Text));
+        set(&mut file.log.level, self.log);
+    }
+}
+
+impl From<SideArg> for Side {
+    fn from(side: SideArg) -> Self {
+        match side {
+            SideArg::Air => Self::Air,
+            SideArg::Ground => Self::Ground,
+        }
+    }
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or ended by Ctrl-C or SIGTERM
+  1  it failed while running
+  2  wrong usage or configuration; nothing was started";
+
+const KEYS_HELP: &str = "\
+Each side has a private key that never leaves it, and knows the public key of the other; nobody else is ever answered.
+
+Examples:
+  aquila keys generate
+  aquila keys show
+  sudo -u aquila aquila keys generate     for the systemd services, which run as this user
+  aquila keys fingerprint aq1:<key>       read it to each other on the telephone";
+
+const DEMO_HELP: &str = "\
+A simulated aircraft with a camera, both sides of the link, and between them an emulated cellular network with changing
+rate, an outage and a change of address. QGroundControl or MAVProxy can join in: MAVLink on UDP 14550, video on UDP 5600.
+
+Examples:
+  aquila demo
+  aquila demo --headless --seconds 20 --json";
+
+const CHECK_HELP: &str = "\
+Examples:
+  aquila check /etc/aquila/aquila.toml
+  aquila check --side air aquila.toml
+
+Exit codes:
+  0  it can be used
+  2  it cannot; each mistake is named with its line";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  aquila completions bash > ~/.local/share/bash-completion/completions/aquila
+  aquila completions zsh > ~/.zfunc/_aquila
+  aquila completions fish > ~/.config/fish/completions/aquila.fish";
+
+const ENDPOINTS_AND_VIDEO: &str = "\
+Video endpoints:
+  rtp://ADDRESS:PORT[?codec=auto|h264|h265|opaque][&flow=0..15]
+      RTP over UDP, as cameras, GStreamer and ffmpeg send it
+      e.g. rtp://0.0.0.0:5600 as --video-in, rtp://127.0.0.1:5600 as --video-out
+  Several cameras are told apart by their place in the list, or by flow=;
+  a viewer is shown flow 0 unless it asks for another.";
+
+fn overview() -> String {
+    format!(
+        "\
+Examples:
+  See it work, with nothing else installed:
+    aquila demo
+
+  Make a key on each side, and note what is printed:
+    aquila keys generate
+
+  On the ground, beside QGroundControl:
+    aquila ground --peer aq1:<key of the aircraft>
+
+  On the companion computer, with the autopilot on a serial line and a camera that sends RTP to port 5600:
+    aquila air --peer aq1:<key of the ground> --connect ground.example.org \\
+        --mavlink serial:/dev/ttyAMA0:921600
+
+{EXIT_CODES}"
+    )
+}
+
+fn air_help() -> String {
+    format!(
+        "\
+Examples:
+  Autopilot on a serial line, camera on port 5600 (the default):
+    aquila air --peer aq1:<key> --connect ground.example.org --mavlink serial:/dev/ttyAMA0:921600
+
+  A simulator on this machine, no camera file needed:
+    aquila air --peer aq1:<key> --connect 127.0.0.1 --mavlink tcpout:127.0.0.1:5760
+
+  Everything from a file, as the systemd service does:
+    aquila air --config /etc/aquila/aquila.toml
+
+MAVLink endpoints (default udpin:127.0.0.1:14550):
+{}
+{ENDPOINTS_AND_VIDEO}
+
+{EXIT_CODES}",
+        endpoint_table()
+    )
+}
+
+fn ground_help() -> String {
+    format!(
+        "\
+Examples:
+  QGroundControl on this machine, with its own defaults (MAVLink on 14550, video on 5600):
+    aquila ground --peer aq1:<key>
+
+  MAVProxy by TCP, and a second viewer on a tablet:
+    aquila ground --peer aq1:<key> --mavlink tcpin:127.0.0.1:5760 \\
+        --video-out rtp://127.0.0.1:5600 --video-out rtp://192.168.1.30:5600
+
+MAVLink endpoints (default udpout:127.0.0.1:14550):
+{}
+{ENDPOINTS_AND_VIDEO}
+
+{EXIT_CODES}",
+        endpoint_table()
+    )
+}
+
+fn endpoint_table() -> String {
+    KINDS.iter().map(|kind| format!("  {}\n      {}\n      e.g. {}\n", kind.syntax, kind.help, kind.example)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_teaches_with_examples_endpoints_and_exit_codes() {
+        let mut command = Cli::command();
+        assert!(command.render_long_help().to_string().contains("Exit codes:"));
+        for name in ["air", "ground"] {
+            let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            for wanted in ["Examples:", "serial:DEVICE", "rtp://ADDRESS:PORT", "Exit codes:", "[link.mtu]"] {
+                assert!(help.contains(wanted), "{name}: {wanted} in\n{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_what_to_write() {
+        for (args, hint) in [
+            (vec!["air", "--mtu", "1100"], "1392"),
+            (vec!["air", "--peer", "abc"], "aquila keys show"),
+            (vec!["air", "--mavlink", "udp:1"], "udpin"),
+            (vec!["air", "--video-in", "rtsp://x"], "rtp://ADDRESS:PORT"),
+            (vec!["air", "--listen", "[::]:1", "--connect", "host"], "cannot be used with"),
+            (vec!["demo", "--seconds", "1"], "5..=3600"),
+            (vec!["keys"], "generate"),
+        ] {
+            let error = Cli::try_parse_from(std::iter::once("aquila").chain(args.iter().copied())).unwrap_err();
+            assert!(error.to_string().contains(hint), "{args:?}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `aquila check`: says what a configuration file means, or what is wrong with it.
+
+use std::io::{self, Write};
+
+use aquila_net::mavlink::EndpointSpec;
+use aquila_proto::mavlink::Treatment;
+use aquila_proto::mavlink::treatment::message_named;
+use aquila_proto::session::Side;
+
+use crate::args::CheckArgs;
+use crate::config::{self, Environment, Role, Settings};
+use crate::keys;
+
+/// Checks the file and writes what it means for a side to `out`. Gives false if it cannot be used for the side asked for,
+/// or without one for neither.
+pub fn run(args: &CheckArgs, environment: &Environment, out: &mut impl Write) -> anyhow::Result<bool> {
+    let file = config::load(&args.file)?;
+    let sides = match args.side {
+        Some(side) => vec![side.into()],
+        None => vec![Side::Air, Side::Ground],
+    };
+    let mut usable = false;
+    for side in sides {
+        match Settings::resolve(file.clone(), side, environment) {
+            Ok(settings) => {
+                usable = true;
+                writeln!(out, "{}: good for {}", args.file.display(), settings.side.name())?;
+                describe(&settings, out)?;
+                for message in file.mavlink.overrides.keys() {
+                    let Treatment { class, delivery } = settings.policy.treatment(message_named(message)?);
+                    writeln!(out, "  override   {message} travels as {}, {delivery:?}", class.name())?;
+                }
+            }
+            Err(error) => writeln!(out, "{}: not for {}: {error}", args.file.display(), side.name())?,
+        }
+    }
+    Ok(usable)
+}
+
+fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
+    let link = &settings.link;
+    match keys::load(&settings.key) {
+        Ok(identity) if identity.public() == settings.peer => {
+            writeln!(out, "  warning    [identity] peer is our own public key; it must be the other side's")?;
+        }
+        Ok(identity) => writeln!(out, "  we are     {}", identity.public().fingerprint())?,
+        Err(error) => writeln!(out, "  warning    {error}")?,
+    }
+    writeln!(out, "  peer       {}", settings.peer.fingerprint())?;
+    let interface = link.bind_interface.as_deref().map_or(String::new(), |name| format!(" through {name}"));
+    match &link.role {
+        Role::Listen(address) => writeln!(out, "  link       listens at {address}{interface}")?,
+        Role::Connect(remote) => writeln!(out, "  link       connects to {remote}{interface}")?,
+    }
+    writeln!(out, "  packets    {} bytes of UDP payload at most", link.mtu)?;
+    writeln!(out, "  state      {}", link.state.display())?;
+    for endpoint in &settings.endpoints {
+        writeln!(out, "  mavlink    {endpoint}")?;
+        if let EndpointSpec::Serial { path, .. } = endpoint
+            && !path.exists()
+        {
+            writeln!(out, "  warning    there is no {} now; it will be waited for", path.display())?;
+        }
+    }
+    let yes = |yes| if yes { "yes" } else { "no" };
+    writeln!(out, "  autopilot  slowed by RADIO_STATUS: {}", yes(settings.radio_status))?;
+    writeln!(out, "  signing    SETUP_SIGNING crosses the link: {}", yes(settings.forward_setup_signing))?;
+    let control = &settings.control;
+    writeln!(
+        out,
+        "  control    commands are kept for {:?}, setpoints for {:?}, heartbeats for {:?}",
+        control.command_age, control.setpoint_age, control.liveness_age,
+    )?;
+    for (flow, spec) in &settings.video.inputs {
+        let queue = &settings.video.queues[usize::from(flow.number())];
+        writeln!(
+            out,
+            "  camera     {spec} as flow {flow}, queue of {} frames, {} bytes, {:?}",
+            queue.max_frames, queue.max_bytes.0, queue.max_age,
+        )?;
+    }
+    for spec in &settings.video.outputs {
+        writeln!(out, "  viewer     {spec}, reordering for {:?}", settings.video.reassembly.reorder_time)?;
+    }
+    match settings.status {
+        Some((address, _)) => writeln!(out, "  status     http://{address}/"),
+        None => writeln!(out, "  status     not served"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::SideArg;
+    use crate::testing::{PEER, TempDir};
+
+    fn check(text: &str, side: Option<SideArg>) -> (anyhow::Result<bool>, String) {
+        let dir = TempDir::new("check");
+        let file = dir.join("aquila.toml");
+        std::fs::write(&file, text).unwrap();
+        let environment = Environment { state: Some(dir.join("state")) };
+        let mut out = Vec::new();
+        let result = run(&CheckArgs { file, side }, &environment, &mut out);
+        (result, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_file_for_the_ground_is_told_from_one_for_the_air() {
+        let text = format!("[identity]\npeer = '{PEER}'");
+        let (usable, out) = check(&text, None);
+        assert!(usable.unwrap());
+        for wanted in ["good for ground", "not for air", "connect", "listens at [::]:9400", "aquila keys generate"] {
+            assert!(out.contains(wanted), "{wanted} in {out}");
+        }
+        assert!(!check(&text, Some(SideArg::Air)).0.unwrap());
+    }
+
+    #[test]
+    fn overrides_are_explained() {
+        let text = format!("[identity]\npeer = '{PEER}'\n[mavlink.overrides]\nATTITUDE = 'command'");
+        assert!(check(&text, None).1.contains("ATTITUDE travels as control, Reliable"));
+    }
+
+    #[test]
+    fn mistakes_name_file_and_line() {
+        let error = check("[link]\nmtuu = 1200", None).0.unwrap_err().to_string();
+        assert!(error.contains("aquila.toml:2:1: unknown field `mtuu`"), "{error}");
+    }
+
+    #[test]
+    fn a_serial_line_that_is_not_there_is_a_warning() {
+        let text = format!(
+            "[identity]\npeer = '{PEER}'\n[link]\nconnect = 'host'\n[mavlink]\nendpoints = ['serial:/dev/no-such:57600']"
+        );
+        let (usable, out) = check(&text, Some(SideArg::Air));
+        assert!(usable.unwrap() && out.contains("no /dev/no-such now"), "{out}");
+    }
+}

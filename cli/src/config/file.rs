@@ -1,0 +1,101 @@
+//! What a configuration file may say. Every key is optional; what is missing has the default that `packaging/aquila.toml`
+//! names.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use aquila_net::mavlink::EndpointSpec;
+use aquila_net::video::VideoSpec;
+use aquila_proto::identity::PublicKey;
+use serde::Deserialize;
+
+use super::units::{Bytes, Count, Mtu, Remote, Text, Time};
+
+/// A whole configuration file. The fields are its sections and keys, where they are explained.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    pub identity: Identity,
+    pub link: Link,
+    pub mavlink: Mavlink,
+    pub video: Video,
+    pub control: Control,
+    pub status: Status,
+    pub log: Log,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Identity {
+    pub key: Option<PathBuf>,
+    pub peer: Option<Text<PublicKey>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Link {
+    pub listen: Option<Text<SocketAddr>>,
+    pub connect: Option<Text<Remote>>,
+    pub bind_interface: Option<String>,
+    pub mtu: Option<Mtu>,
+    pub heartbeat: Option<Time<20, 5_000>>,
+    pub stalled_after: Option<Time<50, 30_000>>,
+    pub lost_after: Option<Time<100, 60_000>>,
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mavlink {
+    pub endpoints: Option<Vec<EndpointSpec>>,
+    pub setup_signing: Option<bool>,
+    pub radio_status: Option<bool>,
+    pub overrides: BTreeMap<String, Treatment>,
+}
+
+/// How a MAVLink message travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Treatment {
+    /// Control, kept until acknowledged.
+    Command,
+    /// Control, only the newest, and only while it is fresh.
+    Setpoint,
+    /// Telemetry, only the newest.
+    State,
+    /// Telemetry, kept until acknowledged.
+    Transaction,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Video {
+    pub inputs: Option<Vec<Text<VideoSpec>>>,
+    pub outputs: Option<Vec<Text<VideoSpec>>>,
+    pub queue_frames: Option<Count<1, 10_000>>,
+    pub queue_bytes: Option<Bytes<65_536, 67_108_864>>,
+    pub queue_age: Option<Time<20, 10_000>>,
+    pub reorder: Option<Time<0, 1_000>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    pub command_age: Option<Time<100, 120_000>>,
+    pub setpoint_age: Option<Time<50, 2_000>>,
+    pub liveness_age: Option<Time<100, 5_000>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Status {
+    pub listen: Option<Text<SocketAddr>>,
+    pub allow_remote: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    pub level: Option<String>,
+}

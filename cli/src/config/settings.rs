@@ -1,0 +1,339 @@
+//! What a configuration means for one side: complete, and checked where keys depend on each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aquila_net::mavlink::EndpointSpec;
+use aquila_net::status::Exposure;
+use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
+use aquila_proto::Class;
+use aquila_proto::identity::PublicKey;
+use aquila_proto::mavlink::treatment::{Delivery, Policy, Treatment as Travels, UnknownMessage};
+use aquila_proto::sched::outbox::OutboxLimits;
+use aquila_proto::session::Side;
+use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
+use tracing_subscriber::EnvFilter;
+
+use super::file::{self, File, Treatment};
+use super::units::{DEFAULT_PORT, Mtu, Remote, Text};
+
+/// Everything that one side needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which side.
+    pub side: Side,
+    /// The file of our private key.
+    pub key: PathBuf,
+    /// The only key that we talk to.
+    pub peer: PublicKey,
+    /// The link to the other side.
+    pub link: LinkSettings,
+    /// MAVLink on this machine.
+    pub endpoints: Vec<EndpointSpec>,
+    /// SETUP_SIGNING may leave this machine.
+    pub forward_setup_signing: bool,
+    /// RADIO_STATUS is made from the state of the queues.
+    pub radio_status: bool,
+    /// How each message travels.
+    pub policy: Policy,
+    /// Video on this machine.
+    pub video: VideoSettings,
+    /// Bounds and lifetimes of control messages.
+    pub control: OutboxLimits,
+    /// Where the status page is served, and to whom.
+    pub status: Option<(SocketAddr, Exposure)>,
+    /// What is logged, as `tracing_subscriber::EnvFilter` reads it.
+    pub log: String,
+}
+
+/// The link to the other side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// Who calls whom.
+    pub role: Role,
+    /// Interface that all packets of the link leave by.
+    pub bind_interface: Option<String>,
+    /// Bytes of UDP payload in a packet.
+    pub mtu: u16,
+    /// A sign of life leaves this often.
+    pub heartbeat: Duration,
+    /// Without a word from the other side for this long, the link counts as stalled.
+    pub stalled_after: Duration,
+    /// Without a word for this long, it counts as lost.
+    pub lost_after: Duration,
+    /// Directory of what must survive a restart.
+    pub state: PathBuf,
+}
+
+/// Who calls whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// The other side connects to us.
+    Listen(SocketAddr),
+    /// We connect to the other side.
+    Connect(Remote),
+}
+
+/// Video on this machine.
+#[derive(Debug, Clone)]
+pub struct VideoSettings {
+    /// Cameras, each with a flow of its own.
+    pub inputs: Vec<(Flow, VideoSpec)>,
+    /// Viewers.
+    pub outputs: Vec<VideoSpec>,
+    /// Queue of each flow, in order of their numbers, up to the last camera's.
+    pub queues: Vec<SendQueueConfig>,
+    /// How received fragments are put together.
+    pub reassembly: ReassemblerConfig,
+}
+
+/// What the defaults depend on: the program's surroundings, read in one place.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Environment {
+    /// The directory that state is kept in unless another is named.
+    pub state: Option<PathBuf>,
+}
+
+/// Why a configuration makes no sense for a side, and what to write.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// No peer.
+    #[error(
+        "[identity] peer is missing: whom may we talk to? Run `aquila keys show` on the other side and put its public key \
+         here, or use --peer"
+    )]
+    NoPeer,
+    /// Neither listening nor connecting.
+    #[error(
+        "[link] connect is missing: where is the ground station? Write connect = \"HOST:{DEFAULT_PORT}\" or use --connect; \
+         if the ground station is to connect to this side, write listen = \"[::]:{DEFAULT_PORT}\""
+    )]
+    NoRole,
+    /// Both listening and connecting.
+    #[error("[link] has both listen and connect: one side listens, the other connects; remove one of them")]
+    BothRoles,
+    /// Port 0 to listen on.
+    #[error("[link] listen has port 0: the other side must know the port; use {DEFAULT_PORT}")]
+    NoPort,
+    /// An interface name that Linux cannot have.
+    #[error("[link] bind_interface '{0}' is not an interface name: they have 1 to 15 characters, see `ip link`")]
+    Interface(String),
+    /// Times out of order.
+    #[error(
+        "[link] heartbeat ({0:?}), stalled_after ({1:?}) and lost_after ({2:?}) must grow in this order, or the link would \
+         count as lost between two signs of life"
+    )]
+    Times(Duration, Duration, Duration),
+    /// No directory to keep state in.
+    #[error("[link] state is missing, and neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set to derive it from")]
+    NoState,
+    /// A MAVLink endpoint twice.
+    #[error("[mavlink] endpoints has '{0}' twice")]
+    EndpointTwice(EndpointSpec),
+    /// A message that there is not.
+    #[error("[mavlink.overrides]: {0}")]
+    Message(#[from] UnknownMessage),
+    /// A camera's port twice.
+    #[error("[video] inputs listen at {0} twice: give each camera a port of its own")]
+    InputTwice(SocketAddr),
+    /// A flow twice.
+    #[error("[video] inputs have flow {0} twice: number them with ?flow=, or leave the numbers out")]
+    FlowTwice(Flow),
+    /// Too many cameras.
+    #[error("[video] has more than {MAX_FLOWS} inputs")]
+    TooManyInputs,
+    /// An output that cannot be sent to.
+    #[error("[video] outputs: {0}")]
+    Output(#[from] ParseVideoError),
+    /// An unusable filter.
+    #[error(
+        "[log] level '{0}' is not a filter: use error, warn, info, debug or trace, or for example info,aquila_net=debug"
+    )]
+    Log(String),
+}
+
+impl Settings {
+    /// What `file` means for `side`.
+    pub fn resolve(file: File, side: Side, environment: &Environment) -> Result<Self, Invalid> {
+        let state = file.link.state.clone().or_else(|| environment.state.clone());
+        let log = file.log.level.unwrap_or_else(|| DEFAULT_LOG.to_owned());
+        if EnvFilter::try_new(&log).is_err() {
+            return Err(Invalid::Log(log));
+        }
+        let Text(peer) = file.identity.peer.ok_or(Invalid::NoPeer)?;
+        Ok(Self {
+            side,
+            key: file.identity.key.map_or_else(|| key_file(state.clone()), Ok)?,
+            peer,
+            link: link(file.link, state, side)?,
+            endpoints: endpoints(file.mavlink.endpoints, side)?,
+            forward_setup_signing: file.mavlink.setup_signing.unwrap_or(false),
+            radio_status: file.mavlink.radio_status.unwrap_or(true),
+            policy: policy(&file.mavlink.overrides)?,
+            video: video(file.video, side)?,
+            control: control(&file.control),
+            status: file.status.listen.map(|Text(address)| {
+                let anyone = file.status.allow_remote.unwrap_or(false);
+                (address, if anyone { Exposure::Anyone } else { Exposure::LoopbackOnly })
+            }),
+            log,
+        })
+    }
+}
+
+impl Environment {
+    /// Of this process: the directory that systemd gives (`STATE_DIRECTORY`); `/var/lib/aquila` if it belongs to this user;
+    /// else `aquila` in `XDG_STATE_HOME` or in `~/.local/state`.
+    pub fn read() -> Self {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let system = PathBuf::from(SYSTEM_STATE);
+        let state = variable("STATE_DIRECTORY")
+            .or_else(|| owned_by_us(&system).then_some(system))
+            .or_else(|| variable("XDG_STATE_HOME").map(|home| home.join("aquila")))
+            .or_else(|| variable("HOME").map(|home| home.join(".local/state/aquila")));
+        Self { state }
+    }
+}
+
+/// The file of the private key unless another is named.
+pub fn key_file(state: Option<PathBuf>) -> Result<PathBuf, Invalid> {
+    Ok(state.ok_or(Invalid::NoState)?.join("identity.key"))
+}
+
+fn link(link: file::Link, state: Option<PathBuf>, side: Side) -> Result<LinkSettings, Invalid> {
+    let role = match (link.listen, link.connect) {
+        (Some(_), Some(_)) => return Err(Invalid::BothRoles),
+        (Some(Text(address)), None) if address.port() == 0 => return Err(Invalid::NoPort),
+        (Some(Text(address)), None) => Role::Listen(address),
+        (None, Some(Text(remote))) => Role::Connect(remote),
+        (None, None) if side == Side::Ground => Role::Listen((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into()),
+        (None, None) => return Err(Invalid::NoRole),
+    };
+    if let Some(name) = &link.bind_interface {
+        let allowed = |c: char| c.is_ascii_graphic() && c != '/';
+        if !(1..=15).contains(&name.len()) || !name.chars().all(allowed) {
+            return Err(Invalid::Interface(name.clone()));
+        }
+    }
+    let heartbeat = link.heartbeat.map_or(DEFAULT_HEARTBEAT, |time| time.get());
+    let stalled_after = link.stalled_after.map_or(DEFAULT_STALLED_AFTER, |time| time.get());
+    let lost_after = link.lost_after.map_or(DEFAULT_LOST_AFTER, |time| time.get());
+    if !(heartbeat < stalled_after && stalled_after < lost_after) {
+        return Err(Invalid::Times(heartbeat, stalled_after, lost_after));
+    }
+    Ok(LinkSettings {
+        role,
+        bind_interface: link.bind_interface,
+        mtu: link.mtu.unwrap_or(Mtu::DEFAULT).get(),
+        heartbeat,
+        stalled_after,
+        lost_after,
+        state: state.ok_or(Invalid::NoState)?,
+    })
+}
+
+fn endpoints(given: Option<Vec<EndpointSpec>>, side: Side) -> Result<Vec<EndpointSpec>, Invalid> {
+    let endpoints = given.unwrap_or_else(|| {
+        let default = match side {
+            Side::Air => DEFAULT_AIR_ENDPOINT,
+            Side::Ground => DEFAULT_GROUND_ENDPOINT,
+        };
+        default.parse().into_iter().collect()
+    });
+    let mut seen = BTreeSet::new();
+    match endpoints.iter().find(|endpoint| !seen.insert(endpoint.to_string())) {
+        Some(twice) => Err(Invalid::EndpointTwice(twice.clone())),
+        None => Ok(endpoints),
+    }
+}
+
+fn policy(overrides: &BTreeMap<String, Treatment>) -> Result<Policy, Invalid> {
+    let mut policy = Policy::default();
+    for (message, treatment) in overrides {
+        let (class, delivery) = match treatment {
+            Treatment::Command => (Class::Control, Delivery::Reliable),
+            Treatment::Setpoint => (Class::Control, Delivery::Setpoint),
+            Treatment::State => (Class::Telemetry, Delivery::State),
+            Treatment::Transaction => (Class::Telemetry, Delivery::Reliable),
+        };
+        policy.set_named(message, Travels { class, delivery })?;
+    }
+    Ok(policy)
+}
+
+fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
+    let given = |specs: Option<Vec<Text<VideoSpec>>>, default_for, default: &str| match specs {
+        Some(specs) => specs.into_iter().map(|Text(spec)| spec).collect(),
+        None if side == default_for => default.parse().into_iter().collect::<Vec<VideoSpec>>(),
+        None => Vec::new(),
+    };
+    let inputs = number_flows(given(video.inputs, Side::Air, DEFAULT_VIDEO_INPUT))?;
+    let outputs = given(video.outputs, Side::Ground, DEFAULT_VIDEO_OUTPUT);
+    let outputs = outputs.into_iter().map(VideoSpec::for_output).collect::<Result<_, _>>()?;
+
+    let defaults = SendQueueConfig::default();
+    let queue = SendQueueConfig {
+        max_frames: video.queue_frames.map_or(defaults.max_frames, |count| count.get()),
+        max_bytes: video.queue_bytes.map_or(defaults.max_bytes, |bytes| bytes.get()),
+        max_age: video.queue_age.map_or(defaults.max_age, |time| time.get()),
+        ..defaults
+    };
+    let flows = inputs.iter().map(|(flow, _)| flow.number() + 1).max().unwrap_or(0);
+    let mut queues = vec![queue; usize::from(flows)];
+    for (flow, spec) in &inputs {
+        queues[usize::from(flow.number())].codec = spec.codec;
+    }
+    let defaults = ReassemblerConfig::default();
+    let reorder_time = video.reorder.map_or(defaults.reorder_time, |time| time.get());
+    Ok(VideoSettings { inputs, outputs, queues, reassembly: ReassemblerConfig { reorder_time, ..defaults } })
+}
+
+/// Gives each camera the flow that it asks for, or that of its place in the list.
+fn number_flows(specs: Vec<VideoSpec>) -> Result<Vec<(Flow, VideoSpec)>, Invalid> {
+    let (mut addresses, mut flows) = (BTreeSet::new(), BTreeSet::new());
+    let mut inputs = Vec::with_capacity(specs.len());
+    for (place, spec) in specs.into_iter().enumerate() {
+        let by_place = || u8::try_from(place).ok().and_then(Flow::new);
+        let flow = spec.flow.or_else(by_place).ok_or(Invalid::TooManyInputs)?;
+        if !addresses.insert(spec.address) {
+            return Err(Invalid::InputTwice(spec.address));
+        }
+        if !flows.insert(flow) {
+            return Err(Invalid::FlowTwice(flow));
+        }
+        inputs.push((flow, spec));
+    }
+    Ok(inputs)
+}
+
+fn control(control: &file::Control) -> OutboxLimits {
+    let defaults = OutboxLimits::default();
+    OutboxLimits {
+        command_age: control.command_age.map_or(defaults.command_age, |time| time.get()),
+        setpoint_age: control.setpoint_age.map_or(defaults.setpoint_age, |time| time.get()),
+        liveness_age: control.liveness_age.map_or(defaults.liveness_age, |time| time.get()),
+        ..defaults
+    }
+}
+
+fn owned_by_us(directory: &Path) -> bool {
+    let owner = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.uid());
+    matches!((owner(directory), owner("/proc/self".as_ref())), (Ok(theirs), Ok(ours)) if theirs == ours)
+}
+
+const SYSTEM_STATE: &str = "/var/lib/aquila";
+const DEFAULT_LOG: &str = "info";
+/// Ten a second: with [`DEFAULT_STALLED_AFTER`] one may be lost.
+const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(100);
+const DEFAULT_STALLED_AFTER: Duration = Duration::from_millis(250);
+const DEFAULT_LOST_AFTER: Duration = Duration::from_secs(1);
+/// Programs and simulators on this machine; a serial line has no name that fits all.
+const DEFAULT_AIR_ENDPOINT: &str = "udpin:127.0.0.1:14550";
+/// Where QGroundControl and Mission Planner listen.
+const DEFAULT_GROUND_ENDPOINT: &str = "udpout:127.0.0.1:14550";
+const DEFAULT_VIDEO_INPUT: &str = "rtp://0.0.0.0:5600";
+/// Where QGroundControl listens.
+const DEFAULT_VIDEO_OUTPUT: &str = "rtp://127.0.0.1:5600";

@@ -1,0 +1,215 @@
+//! Files with mistakes, command lines over files, and the sample.
+
+use aquila_proto::Class;
+use aquila_proto::mavlink::{Delivery, lookup_name};
+use aquila_proto::session::Side;
+use clap::Parser;
+
+use super::*;
+use crate::args::{Cli, Command};
+use crate::testing::PEER;
+
+const SAMPLE: &str = include_str!("../../../packaging/aquila.toml");
+
+fn read(text: &str) -> Result<File, LoadError> {
+    parse(Path::new("dir/aquila.toml"), text)
+}
+
+fn environment() -> Environment {
+    Environment { state: Some("/state".into()) }
+}
+
+/// What `text` means for `side`, with a peer, and for the air with an address to connect to, if it names none.
+fn resolve(text: &str, side: Side) -> Result<Settings, Invalid> {
+    let mut file = read(text).unwrap_or_else(|error| panic!("{error}"));
+    file.identity.peer.get_or_insert_with(|| Text(PEER.parse().unwrap()));
+    if side == Side::Air && file.link.listen.is_none() {
+        file.link.connect.get_or_insert_with(|| Text("ground".parse().unwrap()));
+    }
+    Settings::resolve(file, side, &environment())
+}
+
+fn shown(settings: &Settings) -> String {
+    format!("{settings:?}")
+}
+
+#[test]
+fn mistakes_in_a_file_name_line_and_column_and_what_is_right() {
+    for (text, place, hints) in [
+        ("[link]\nmtu = 1200\nmtuu = 1300\n", "dir/aquila.toml:3:1: ", &["unknown field `mtuu`", "`mtu`"][..]),
+        ("[lnk]\n", "dir/aquila.toml:1:2: ", &["unknown field `lnk`", "`link`"]),
+        ("[link]\n  mtu = 1100", "dir/aquila.toml:2:9: ", &["1200", "RFC 9000", "WireGuard", "1420", "1280"]),
+        ("[link]\nmtu = \"1200\"", "dir/aquila.toml:2:7: ", &["string"]),
+        ("[link]\nheartbeat = 100", "dir/aquila.toml:2:13: ", &["in quotes"]),
+        ("[control]\nsetpoint_age = '5s'", "dir/aquila.toml:2:16: ", &["from 50ms to 2s"]),
+        ("[identity]\npeer = 'me'", "dir/aquila.toml:2:8: ", &["aquila keys show"]),
+        // Of a list, the place is its beginning, and the message says which entry.
+        ("[mavlink]\nendpoints = [\n  'udpin:0.0.0.0:1',\n  'udp:1',\n]", "dir/aquila.toml:2:13: ", &["`udp:1`"]),
+        ("[video]\ninputs = ['http://x']", "dir/aquila.toml:2:11: ", &["rtp://ADDRESS:PORT"]),
+        ("[mavlink.overrides]\nHEARTBEAT = 'bulk'", "dir/aquila.toml:2:13: ", &["command", "setpoint", "transaction"]),
+        ("[video]\nqueue_frames = 0", "dir/aquila.toml:2:16: ", &["from 1 to 10000"]),
+        ("# é\n[link]\nlisten = '", "dir/aquila.toml:3:11: ", &[]),
+        ("[link]\nmtu = 1200\nmtu = 1300", "dir/aquila.toml:3:1: ", &["duplicate"]),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.starts_with(place), "{text}\n{error}");
+        for hint in hints {
+            assert!(error.contains(hint), "{text}\n{error}");
+        }
+    }
+    assert!(load(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file"));
+}
+
+#[test]
+fn keys_that_contradict_each_other_are_refused_with_what_to_write() {
+    for (text, side, hint) in [
+        ("[link]\nlisten = '[::]:1'\nconnect = 'h'", Side::Ground, "one side listens"),
+        ("[link]\nlisten = '[::]:0'", Side::Ground, "9400"),
+        ("[link]\nlost_after = '200ms'", Side::Ground, "must grow"),
+        ("[link]\nheartbeat = '250ms'", Side::Ground, "must grow"),
+        ("[link]\nbind_interface = 'wwan0/1'", Side::Ground, "ip link"),
+        ("[link]\nbind_interface = 'sixteen_letters_'", Side::Ground, "1 to 15"),
+        ("[mavlink]\nendpoints = ['udpin:0.0.0.0:1', 'udpin:0.0.0.0:1']", Side::Air, "twice"),
+        ("[mavlink.overrides]\nNO_SUCH_MESSAGE = 'state'", Side::Air, "NO_SUCH_MESSAGE"),
+        ("[video]\ninputs = [':1', ':1']", Side::Air, "port of its own"),
+        ("[video]\ninputs = [':1', ':2?flow=0']", Side::Air, "flow 0 twice"),
+        ("[video]\noutputs = [':5600']", Side::Ground, "127.0.0.1:5600"),
+        ("[log]\nlevel = 'a=b=c'", Side::Ground, "debug"),
+    ] {
+        let error = resolve(text, side).expect_err(text).to_string();
+        assert!(error.contains(hint), "{text}\n{error}");
+    }
+    assert!(resolve("[link]\nbind_interface = 'fifteen_letters'", Side::Ground).is_ok());
+    let nobody = Settings::resolve(File::default(), Side::Ground, &environment()).unwrap_err();
+    assert!(nobody.to_string().contains("aquila keys show"));
+    let peer = || read(&format!("[identity]\npeer = '{PEER}'")).unwrap();
+    assert_eq!(Settings::resolve(peer(), Side::Air, &environment()).unwrap_err(), Invalid::NoRole);
+    let homeless = Settings::resolve(peer(), Side::Ground, &Environment::default());
+    assert_eq!(homeless.unwrap_err(), Invalid::NoState);
+}
+
+#[test]
+fn each_side_has_defaults_that_suit_it() {
+    let air = resolve("", Side::Air).unwrap();
+    assert_eq!(air.link.role, Role::Connect(Remote { host: "ground".to_owned(), port: 9400 }));
+    assert_eq!(air.endpoints, ["udpin:127.0.0.1:14550".parse().unwrap()]);
+    assert_eq!((air.video.inputs.len(), air.video.outputs.len(), air.video.queues.len()), (1, 0, 1));
+    assert_eq!(air.video.inputs[0].1.to_string(), "rtp://0.0.0.0:5600");
+
+    let ground = resolve("", Side::Ground).unwrap();
+    assert_eq!(ground.link.role, Role::Listen("[::]:9400".parse().unwrap()));
+    assert_eq!(ground.endpoints, ["udpout:127.0.0.1:14550".parse().unwrap()]);
+    assert_eq!((ground.video.inputs.len(), ground.video.queues.len()), (0, 0));
+    assert_eq!(ground.video.outputs[0].to_string(), "rtp://127.0.0.1:5600");
+    assert_eq!((ground.key.to_str(), ground.link.mtu), (Some("/state/identity.key"), 1200));
+    assert_eq!((ground.status, ground.forward_setup_signing, ground.radio_status), (None, false, true));
+}
+
+#[test]
+fn overrides_change_how_a_message_travels() {
+    let text = "[mavlink.overrides]\nATTITUDE = 'command'\n42000 = 'setpoint'\nHEARTBEAT = 'transaction'";
+    let policy = resolve(text, Side::Air).unwrap().policy;
+    let treatment = |name| policy.treatment(lookup_name(name).unwrap().id);
+    assert_eq!((treatment("ATTITUDE").class, treatment("ATTITUDE").delivery), (Class::Control, Delivery::Reliable));
+    assert_eq!(treatment("HEARTBEAT").class, Class::Telemetry);
+    assert_eq!(policy.treatment(aquila_proto::mavlink::MessageId(42_000)).delivery, Delivery::Setpoint);
+}
+
+#[test]
+fn cameras_have_flows_and_queues_of_their_own() {
+    let text = "[video]\ninputs = [':1?codec=h264', ':2?flow=3&codec=h265']\nqueue_age = '100ms'\nqueue_bytes = '1MiB'";
+    let video = resolve(text, Side::Air).unwrap().video;
+    assert_eq!(video.inputs.iter().map(|(flow, _)| flow.number()).collect::<Vec<_>>(), [0, 3]);
+    let codecs: Vec<_> = video.queues.iter().map(|queue| queue.codec.name()).collect();
+    assert_eq!(codecs, ["h264", "auto", "auto", "h265"]);
+    assert_eq!(video.queues[3].max_age.as_millis(), 100);
+    assert_eq!(video.queues[3].max_bytes.0, 1 << 20);
+}
+
+#[test]
+fn the_command_line_goes_before_the_file() {
+    let mut file = read(
+        "[link]\nlisten = '[::]:1'\nmtu = 1300\n[mavlink]\nendpoints = ['udpin:0.0.0.0:1']\n[status]\nlisten = '127.0.0.1:1'",
+    )
+    .unwrap();
+    let line = format!(
+        "aquila air --peer {PEER} --connect host:2 --mtu 1400 --mavlink serial:/dev/x:57600 -m tcpin:127.0.0.1:5 \
+         --video-in :7?codec=h265 --video-out 127.0.0.1:8 --status 127.0.0.1:9 --log debug --key /k --state /s \
+         --bind-interface wwan0"
+    );
+    let Command::Air(args) = Cli::parse_from(line.split_whitespace()).command else { panic!("not air") };
+    args.override_file(&mut file);
+    let settings = Settings::resolve(file, Side::Air, &environment()).unwrap();
+    assert_eq!(settings.link.role, Role::Connect("host:2".parse().unwrap()));
+    assert_eq!((settings.link.mtu, settings.link.bind_interface.as_deref()), (1400, Some("wwan0")));
+    let endpoints: Vec<_> = settings.endpoints.iter().map(ToString::to_string).collect();
+    assert_eq!(endpoints, ["serial:/dev/x:57600", "tcpin:127.0.0.1:5"]);
+    assert_eq!(settings.video.inputs[0].1.to_string(), "rtp://0.0.0.0:7?codec=h265");
+    assert_eq!(settings.status.unwrap().0, "127.0.0.1:9".parse().unwrap());
+    assert_eq!((settings.key.to_str(), settings.link.state.to_str()), (Some("/k"), Some("/s")));
+    assert_eq!(settings.log, "debug");
+
+    let mut file = read("[link]\nmtu = 1300").unwrap();
+    crate::args::LinkArgs::default().override_file(&mut file);
+    assert_eq!(file, read("[link]\nmtu = 1300").unwrap(), "what is not given changes nothing");
+}
+
+/// `(section, key, line)` of each key in the sample, all of which are commented out.
+fn sample_keys() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut section = "";
+    let mut keys = Vec::new();
+    for line in SAMPLE.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some(line) = line.strip_prefix('#')
+            && let Some((key, _)) = line.split_once(" = ")
+            && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        {
+            keys.push((section, key, line));
+        }
+    }
+    keys
+}
+
+#[test]
+fn the_sample_says_nothing_but_defaults() {
+    assert_eq!(read(SAMPLE).unwrap(), File::default());
+    let without_default = [
+        ("identity", "key"),
+        ("identity", "peer"),
+        ("link", "connect"),
+        ("link", "bind_interface"),
+        ("link", "state"),
+        ("status", "listen"),
+    ];
+    let defaults = [Side::Air, Side::Ground].map(|side| (side, shown(&resolve("", side).unwrap())));
+    for (section, key, line) in sample_keys() {
+        let text = format!("[{section}]\n{line}");
+        if without_default.contains(&(section, key)) {
+            read(&text).unwrap_or_else(|error| panic!("{error}"));
+            continue;
+        }
+        let is_default = |(side, default): &(Side, String)| resolve(&text, *side).is_ok_and(|s| shown(&s) == *default);
+        assert!(defaults.iter().any(is_default), "not a default: [{section}] {line}");
+    }
+}
+
+#[test]
+fn the_sample_has_every_key() {
+    /// The names that serde expected where it found another.
+    fn expected(text: &str) -> Vec<String> {
+        let error = read(text).unwrap_err().to_string();
+        let message = error.lines().next().unwrap();
+        let (_, names) = message.split_once("expected ").unwrap_or_else(|| panic!("{message}"));
+        names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+    let sample = sample_keys();
+    let sections = expected("[no_such_section]");
+    assert_eq!(sections.len(), 7);
+    for section in sections {
+        for key in expected(&format!("[{section}]\nno_such_key = 1")) {
+            let mentioned = sample.iter().any(|(s, k, _)| (*s, *k) == (section.as_str(), key.as_str()));
+            assert!(mentioned, "[{section}] {key} is not in the sample");
+        }
+    }
+}
