@@ -129,3 +129,47 @@ const BITS_PER_BYTE: f64 = 10.0;
 /// How far writes run ahead of the line. The driver's buffer holds 4 kB, 0.7 s at 57,600 baud, and a command written
 /// behind that would be late.
 const LINE_AHEAD: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use aquila_proto::Class;
+
+    use super::*;
+    use crate::mavlink::outgoing::{self, Share};
+    use crate::mavlink::testkit::{attitude, heartbeat, within};
+    use crate::mavlink::{EndpointState, Frame};
+
+    #[tokio::test]
+    async fn on_a_slow_line_a_command_waits_for_a_few_frames_not_for_the_driver() {
+        let (outgoing, mut backlog) = outgoing::queue();
+        let share = Share::new(Meter::new(EndpointState::Up), None);
+        let (mut far, near) = tokio::io::duplex(4096);
+        // 36 bytes each: 6.25 ms at this rate, 4 kB would be 0.7 s.
+        for n in 0..100 {
+            outgoing.send(&share, attitude(n), Class::Telemetry).unwrap();
+        }
+        let manner = Manner { quiet: None, stall: None, gather: 1, line_rate: Some(57_600) };
+        let reading = async {
+            let mut splitter = Splitter::new();
+            let mut chunk = [0; 64];
+            let mut seen: Vec<Frame> = Vec::new();
+            loop {
+                let n = within(far.read(&mut chunk)).await.unwrap();
+                splitter.feed(&chunk[..n]);
+                let before = seen.len();
+                seen.extend(std::iter::from_fn(|| splitter.next_frame()));
+                if before < 10 && seen.len() >= 10 {
+                    outgoing.send(&share, heartbeat(0), Class::Control).unwrap();
+                }
+                if let Some(place) = seen.iter().position(|frame| *frame == heartbeat(0)) {
+                    return place;
+                }
+            }
+        };
+        let place = tokio::select! {
+            place = reading => place,
+            ended = write(&mut backlog, near, manner) => panic!("{ended}"),
+        };
+        assert!((10..20).contains(&place), "{place}");
+    }
+}
