@@ -138,7 +138,7 @@ const VIDEO_OUTPUTS: [Column<VideoOutputStatus>; 3] = [
 ];
 
 const ENDPOINTS: [Column<MavlinkEndpointStatus>; 8] = [
-    ("aquila_mavlink_open", "1 if the endpoint is open.", |e| Some(flag(e.state == "open"))),
+    ("aquila_mavlink_up", "1 if frames can pass.", |e| Some(flag(e.state == "up"))),
     ("aquila_mavlink_frames_in_total", "Frames from the endpoint.", |e| count(e.frames_in)),
     ("aquila_mavlink_frames_out_total", "Frames to the endpoint.", |e| count(e.frames_out)),
     ("aquila_mavlink_bytes_in_total", "Bytes from the endpoint.", |e| count(e.bytes_in)),

@@ -220,7 +220,7 @@ pub struct MavlinkStatus {
 pub struct MavlinkEndpointStatus {
     /// As configured.
     pub name: String,
-    /// `open`, or what is being waited for.
+    /// `up`, `listening`, `down` or `closed`.
     pub state: String,
     /// Frames from it and to it.
     pub frames_in: u64,

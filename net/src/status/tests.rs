@@ -48,7 +48,7 @@ fn full() -> StatusSnapshot {
         mavlink: MavlinkStatus {
             endpoints: vec![MavlinkEndpointStatus {
                 name: "udpout:127.0.0.1:14550".to_owned(),
-                state: "open".to_owned(),
+                state: "up".to_owned(),
                 frames_in: 5,
                 ..Default::default()
             }],
@@ -164,6 +164,7 @@ fn metrics_are_well_formed_and_said_once() {
     assert!(page.contains(r#"aquila_class_latency_seconds{class="control",quantile="0.99"} 0.0035"#));
     assert!(page.contains(r#"aquila_class_dropped_total{class="bulk",reason="full"} 4"#));
     assert!(page.contains("aquila_replayed_total 1\n"));
+    assert!(page.contains("aquila_mavlink_up{endpoint=\"udpout:127.0.0.1:14550\"} 1\n"));
 }
 
 #[test]
