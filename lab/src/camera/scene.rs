@@ -276,7 +276,7 @@ fn fields() -> Vec<u8> {
     (0..TEXTURE * TEXTURE)
         .map(|n| {
             let (x, z) = ((n % TEXTURE) as u32, (n / TEXTURE) as u32);
-            (hash(x / 64 + (z / 64 & 1) * 37, z / 64, 9) & 3) as u8
+            (hash(x / 64 + ((z / 64) & 1) * 37, z / 64, 9) & 3) as u8
         })
         .collect()
 }
