@@ -105,7 +105,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(5..=3600))]
     pub seconds: u32,
     /// How the emulated link behaves
-    #[arg(long, value_name = "NAME", default_value = "lte")]
+    #[arg(long, value_name = "NAME", default_value = "handover")]
     pub profile: String,
     /// End with one JSON object on standard output instead of a table
     #[arg(long)]
@@ -113,6 +113,12 @@ pub struct DemoArgs {
     /// No live view: for scripts, and where there is no terminal
     #[arg(long)]
     pub headless: bool,
+    /// Serve the ground side's status page here, for example at 127.0.0.1:9420
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub status: Option<SocketAddr>,
+    /// What to log to standard error: error, warn, info, debug, trace, or a filter
+    #[arg(long, value_name = "LEVEL", default_value = "error")]
+    pub log: String,
 }
 
 #[derive(Debug, Args)]

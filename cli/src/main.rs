@@ -3,7 +3,9 @@
 mod args;
 mod check;
 mod config;
+mod demo;
 mod keys;
+mod link;
 mod man;
 #[cfg(test)]
 mod testing;
@@ -54,9 +56,18 @@ fn run(command: Command, out: &mut Vec<u8>) -> Result<(), Failure> {
             Ok(false) => Err(Failure::Config(anyhow!("{} cannot be used", args.file.display()))),
             Err(error) => Err(Failure::Config(error)),
         },
-        Command::Air(args) => link(Side::Air, args),
-        Command::Ground(args) => link(Side::Ground, args),
-        Command::Demo(_) => Err(Failure::Runtime(anyhow!("this build has no demo"))),
+        Command::Air(args) => start(Side::Air, args),
+        Command::Ground(args) => start(Side::Ground, args),
+        Command::Demo(args) if args.profile == "list" => {
+            demo::list_profiles(out).map_err(|error| Failure::Runtime(error.into()))
+        }
+        Command::Demo(args) if !demo::is_profile(&args.profile) => {
+            Err(Failure::Config(anyhow!(demo::unknown_profile(&args.profile))))
+        }
+        Command::Demo(args) => {
+            start_log(&args.log);
+            demo::run(&args, out).map_err(Failure::Runtime)
+        }
         Command::Completions { shell } => {
             man::completions(shell, out);
             Ok(())
@@ -67,10 +78,10 @@ fn run(command: Command, out: &mut Vec<u8>) -> Result<(), Failure> {
     }
 }
 
-fn link(side: Side, args: LinkArgs) -> Result<(), Failure> {
-    let (settings, _identity) = prepare(side, args).map_err(Failure::Config)?;
+fn start(side: Side, args: LinkArgs) -> Result<(), Failure> {
+    let (settings, identity) = prepare(side, args).map_err(Failure::Config)?;
     start_log(&settings.log);
-    Err(Failure::Runtime(anyhow!("this build cannot run the {} side", side.name())))
+    link::run(settings, identity).map_err(Failure::Runtime)
 }
 
 /// Reads configuration and key, so that what is wrong with them is said before anything starts.

@@ -2,5 +2,6 @@
 
 pub mod aircraft;
 pub mod camera;
+pub mod demo;
 pub mod frames;
 pub mod pair;

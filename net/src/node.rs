@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 pub use config::{NodeConfig, Role};
 pub use snapshot::Snapshots;
 
-use crate::mavlink::{Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
+use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
 use crate::netwatch::{self, NetworkChange};
 use crate::socket::{BearerSocket, Datagram};
 use crate::status::{StatusError, StatusServer, StatusSnapshot};
@@ -31,11 +31,10 @@ use crate::store::Store;
 use crate::video::{Flow, VideoDatagram, VideoInput, VideoOutput, VideoSpec};
 use dial::Dialler;
 
-/// Snapshots for the status page are taken this often.
+/// Snapshots for the status page are taken this often, and the autopilot's flow control looks at the queue.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
-/// Channels to the loop: a burst of a camera's frame, or of an autopilot's parameters, fits.
+/// Packets on their way from the cameras: a burst of a frame fits.
 const VIDEO_CHANNEL: usize = 4096;
-const MAVLINK_CHANNEL: usize = 4096;
 /// Several network changes in a row (address gone, link down, link up, address) are one.
 const NETWORK_SETTLE: Duration = Duration::from_millis(20);
 /// Inputs handled before others get their turn.
@@ -118,7 +117,6 @@ pub struct Node {
     events: Option<mpsc::Sender<NodeEvent>>,
     deadline: Instant,
     targets: Vec<EndpointId>,
-    rebooted: bool,
 }
 
 impl Node {
@@ -147,7 +145,7 @@ impl Node {
         router
             .add_endpoint(started, link, EndpointConfig::new(EndpointKind::Remote))
             .expect("an empty router has room");
-        let (mavlink, mavlink_events) = mpsc::channel(MAVLINK_CHANNEL);
+        let (mavlink, mavlink_events) = mpsc::channel(EVENTS);
         let endpoints = Endpoints::spawn(&config.mavlink, &ids, mavlink).await?;
         let (packets, camera_packets) = mpsc::channel(VIDEO_CHANNEL);
         let mut cameras = Vec::new();
@@ -187,7 +185,6 @@ impl Node {
             events: None,
             deadline: started,
             targets: Vec::new(),
-            rebooted: false,
             config,
         })
     }
@@ -234,7 +231,7 @@ impl Node {
         let mut next_snapshot = Instant::now();
         self.drain(Instant::now());
         loop {
-            let timer = self.deadline.min(next_snapshot).min(self.radio.next_timeout().unwrap_or(next_snapshot));
+            let timer = self.deadline.min(next_snapshot);
             tokio::select! {
                 () = &mut shutdown => break,
                 () = receive(&mut self.socket, &mut batch) => self.on_datagrams(&mut batch),
@@ -252,8 +249,8 @@ impl Node {
             if now >= next_snapshot {
                 next_snapshot = now + SNAPSHOT_INTERVAL;
                 self.publish(now);
+                self.report_to_autopilot(now);
             }
-            self.report_to_autopilot(now);
         }
         let now = Instant::now();
         self.session.close(now);
@@ -297,9 +294,6 @@ impl Node {
                 self.peers.remove(&id);
             }
             EndpointEvent::Frame { from, frame } => {
-                if self.config.side == Side::Air {
-                    self.radio.set_version(frame.version());
-                }
                 self.route(now, from, &frame);
             }
         }
@@ -321,7 +315,6 @@ impl Node {
         self.targets = targets;
         while let Some(event) = self.router.poll_event() {
             tracing::info!(?event, "mavlink router");
-            self.rebooted = true;
         }
         if to_link {
             self.session.send_mavlink(now, frame);
@@ -483,9 +476,14 @@ impl Node {
             return;
         }
         let queue = snapshot::telemetry_queue(&stats);
+        let Some((.., version)) = self.router.autopilots(now).next() else { return };
+        self.radio.set_version(version);
         let Some(frame) = self.radio.poll_report(now, &queue, u8::MAX, u8::MAX) else { return };
-        for endpoint in self.peers.values() {
-            let _ = endpoint.send(frame.clone(), Class::Control);
+        for (_, endpoint, _) in self.router.autopilots(now) {
+            if let Some(endpoint) = self.peers.get(&endpoint) {
+                // What it refuses it counts.
+                let _ = endpoint.send(frame.clone(), Class::Control);
+            }
         }
     }
 

@@ -1,0 +1,139 @@
+//! `aquila demo`.
+
+mod table;
+mod view;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use aquila_emu::Profile;
+use aquila_lab::demo::{Demo, DemoConfig, Now, Report};
+use aquila_net::node::NodeEvent;
+use aquila_proto::{LinkState, Side};
+
+use crate::args::DemoArgs;
+use crate::link::termination;
+use view::{Ending, View};
+
+/// The display is drawn this often; without one, a line is logged this often.
+const REDRAW: Duration = Duration::from_millis(200);
+const LOG_EVERY: Duration = Duration::from_secs(2);
+
+/// Flies. The result goes to `out`; an error means that the link did not work.
+pub fn run(args: &DemoArgs, out: &mut Vec<u8>) -> anyhow::Result<()> {
+    let profile = Profile::by_name(&args.profile).ok_or_else(|| anyhow!(unknown_profile(&args.profile)))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let report = runtime.block_on(fly(args, &profile))?;
+    if args.json {
+        serde_json::to_writer(&mut *out, &report)?;
+        out.push(b'\n');
+    } else {
+        table::write(out, &report)?;
+    }
+    match report.failures.is_empty() {
+        true => Ok(()),
+        false => Err(anyhow!("the link did not work: {}", report.failures.join("; "))),
+    }
+}
+
+/// Names of the profiles and what they stand for.
+pub fn list_profiles(out: &mut Vec<u8>) -> io::Result<()> {
+    for name in Profile::names() {
+        let profile = Profile::by_name(name).expect("names are known");
+        writeln!(out, "{name:<10} {}", profile.describe())?;
+    }
+    Ok(())
+}
+
+/// Whether there is a profile of this name.
+pub fn is_profile(name: &str) -> bool {
+    Profile::by_name(name).is_some()
+}
+
+/// What to say to a name that there is not.
+pub fn unknown_profile(name: &str) -> String {
+    let known: Vec<_> = Profile::names().collect();
+    format!("there is no profile '{name}': choose one of {}; --profile list describes them", known.join(", "))
+}
+
+async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
+    let mut config = DemoConfig::new(profile.clone());
+    config.status = args.status;
+    let mut demo = Demo::start(config)?;
+    let began = Instant::now();
+    let ends = began + Duration::from_secs(args.seconds.into());
+    let live = !args.headless && !args.json && io::stdout().is_terminal();
+    let mut view = if live { Some(View::open(profile)?) } else { None };
+    if view.is_none() {
+        eprintln!("link: {}", profile.describe());
+        eprintln!("MAVLink on UDP 14550 and video on UDP 5600 for whoever wants to join in; {} s", args.seconds);
+    }
+    let mut ticks = tokio::time::interval(REDRAW);
+    let mut logged = began;
+    let termination = termination()?;
+    tokio::pin!(termination);
+    while Instant::now() < ends {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = &mut termination => break,
+        }
+        let now = demo.now();
+        while let Some((side, event)) = demo.poll_event() {
+            let text = describe(side, &event);
+            match &mut view {
+                Some(view) => view.add_event(now.elapsed, text),
+                None => eprintln!("{:6.1} s  {text}", now.elapsed.as_secs_f64()),
+            }
+        }
+        if demo.has_failed() {
+            break;
+        }
+        match &mut view {
+            Some(view) => {
+                if view.draw(&now, Duration::from_secs(args.seconds.into()))? == Ending::Asked {
+                    break;
+                }
+            }
+            None if logged.elapsed() >= LOG_EVERY => {
+                logged = Instant::now();
+                eprintln!("{}", line(&now));
+            }
+            None => {}
+        }
+    }
+    drop(view);
+    Ok(demo.finish(profile))
+}
+
+fn describe(side: Side, event: &NodeEvent) -> String {
+    let side = side.name();
+    match event {
+        NodeEvent::State(LinkState::Up, silence) if silence.as_millis() > 0 => format!("{side}: link up"),
+        NodeEvent::State(state, silence) => {
+            format!("{side}: link {} (last word {:.2} s ago)", state.name(), silence.as_secs_f64())
+        }
+        NodeEvent::Connected(remote, resumed) => {
+            format!("{side}: connected to {remote}{}", if *resumed { " by 0-RTT" } else { "" })
+        }
+        NodeEvent::Disconnected(reason) => format!("{side}: disconnected: {reason}"),
+        NodeEvent::PeerMoved(from, to) => format!("{side}: the other side moved from {from} to {to}"),
+    }
+}
+
+fn line(now: &Now) -> String {
+    let ms = |value: Option<Duration>| value.map_or("-".into(), |value| format!("{:.0}", value.as_secs_f64() * 1e3));
+    format!(
+        "{:6.1} s  link {}, video {:.2} Mbit/s, C2 up {} ms, down {} ms over propagation, picture {} ms old",
+        now.elapsed.as_secs_f64(),
+        match (now.out, now.capacity) {
+            (true, _) => "OUT".to_owned(),
+            (_, Some(capacity)) => format!("{:.2} Mbit/s", capacity.as_mbps()),
+            (_, None) => "without limit".to_owned(),
+        },
+        now.target.as_mbps(),
+        ms(now.commands.0),
+        ms(now.commands.1),
+        ms(now.picture.map(|(latency, _)| latency)),
+    )
+}

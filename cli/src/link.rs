@@ -1,0 +1,72 @@
+//! `aquila air` and `aquila ground`.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use aquila_net::node::{Node, NodeConfig, Role};
+use aquila_proto::identity::Identity;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{self, Settings};
+
+/// Runs one side until SIGTERM, SIGINT or SIGHUP.
+pub fn run(settings: Settings, identity: Identity) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(async {
+        let (side, fingerprint) = (settings.side.name(), identity.public().fingerprint());
+        let peer = settings.peer.fingerprint();
+        let node = Node::start(node_config(settings, identity)).await?;
+        let listening = node.local_addr().map(|address| address.to_string());
+        let status = node.status_addr().map(|address| format!("http://{address}/"));
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), side, fingerprint, peer, listening, status, "started");
+        node.run(termination()?).await;
+        tracing::info!("ended");
+        Ok(())
+    })
+}
+
+/// Completes when the process is asked to end.
+pub fn termination() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
+        .into_iter()
+        .map(signal)
+        .collect::<Result<Vec<_>, _>>()
+        .context("cannot listen for signals")?;
+    Ok(async move {
+        let [terminate, interrupt, hangup] = &mut signals[..] else { unreachable!("three were made") };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
+}
+
+fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
+    let role = match settings.link.role {
+        config::Role::Listen(address) => Role::Listen(address),
+        config::Role::Connect(remote) => Role::Connect(remote.to_string()),
+    };
+    NodeConfig {
+        side: settings.side,
+        identity: Arc::new(identity),
+        peer: settings.peer,
+        role,
+        bind_interface: settings.link.bind_interface,
+        mtu: settings.link.mtu,
+        heartbeat: settings.link.heartbeat,
+        stalled_after: settings.link.stalled_after,
+        lost_after: settings.link.lost_after,
+        state_dir: Some(settings.link.state),
+        mavlink: settings.endpoints,
+        forward_setup_signing: settings.forward_setup_signing,
+        radio_status: settings.radio_status,
+        policy: settings.policy,
+        cameras: settings.video.inputs,
+        viewers: settings.video.outputs,
+        video_queues: settings.video.queues,
+        reassembly: settings.video.reassembly,
+        control: settings.control,
+        status: settings.status,
+    }
+}

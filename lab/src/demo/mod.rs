@@ -1,0 +1,441 @@
+//! The whole link on one machine: a simulated aircraft with a camera, the air side, an emulated cellular link, the ground
+//! side, an operator and a viewer. Both sides are the very nodes that fly, each on a thread of its own.
+
+mod commands;
+mod flight;
+mod picture;
+mod relay;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use aquila_emu::Profile;
+use aquila_net::mavlink::EndpointSpec;
+use aquila_net::node::{Node, NodeConfig, NodeEvent, Role};
+use aquila_net::status::StatusSnapshot;
+use aquila_net::video::{Flow, VideoSpec};
+use aquila_proto::identity::Identity;
+use aquila_proto::{Bitrate, LinkState, Side};
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use commands::Quantiles;
+use commands::{CommandLog, Verdict};
+use flight::SharedStatus;
+use picture::PictureLog;
+use relay::{LinkView, Relay, SharedView};
+
+use crate::aircraft;
+
+/// What a demo is made of.
+#[derive(Debug, Clone)]
+pub struct DemoConfig {
+    /// How the link behaves.
+    pub profile: Profile,
+    /// The link's luck.
+    pub seed: u64,
+    /// Where ground stations listen for MAVLink.
+    pub mavlink: SocketAddr,
+    /// Where they listen for video.
+    pub video: SocketAddr,
+    /// Where the ground side's status page is served, if anywhere.
+    pub status: Option<SocketAddr>,
+}
+
+impl DemoConfig {
+    /// With QGroundControl's own ports.
+    pub fn new(profile: Profile) -> Self {
+        let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        Self { profile, seed: 1, mavlink: local(14550), video: local(5600), status: None }
+    }
+}
+
+/// A running demo. Everything ends when it is dropped.
+#[derive(Debug)]
+pub struct Demo {
+    started: Instant,
+    view: SharedView,
+    commands: CommandLog,
+    pictures: PictureLog,
+    aircraft: SharedStatus,
+    events: mpsc::Receiver<(Side, NodeEvent)>,
+    air: watch::Receiver<StatusSnapshot>,
+    ground: watch::Receiver<StatusSnapshot>,
+    stop: Arc<AtomicBool>,
+    stops: Vec<oneshot::Sender<()>>,
+    threads: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+/// What is going on now, for a display.
+#[derive(Debug, Clone)]
+pub struct Now {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// What the link can carry from the aircraft; `None` without limit.
+    pub capacity: Option<Bitrate>,
+    /// The link is out.
+    pub out: bool,
+    /// What the encoder is asked to make.
+    pub target: Bitrate,
+    /// Bytes of video sent by the camera since the start.
+    pub video_bytes: u64,
+    /// Latency over propagation of the newest command, air to ground and ground to air.
+    pub commands: (Option<Duration>, Option<Duration>),
+    /// Latency of the newest picture, and its quality in dB.
+    pub picture: Option<(Duration, Option<f64>)>,
+    /// Both sides' own view.
+    pub air: StatusSnapshot,
+    /// Ground's.
+    pub ground: StatusSnapshot,
+    /// What the aircraft is doing.
+    pub aircraft: Option<aircraft::Status>,
+}
+
+/// How it went.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Name of the profile.
+    pub profile: &'static str,
+    /// Length of the run.
+    pub seconds: f64,
+    /// Commands from the aircraft to the ground, the direction that carries the video: latency in milliseconds over
+    /// propagation. One sent while the link was out counts from the end of the outage.
+    pub c2_up_ms: Option<Quantiles>,
+    /// The same from the ground to the aircraft.
+    pub c2_down_ms: Option<Quantiles>,
+    /// Commands sent and delivered, both directions.
+    pub commands: CommandCount,
+    /// One-way propagation of the link at the end of the run, milliseconds.
+    pub propagation_ms: f64,
+    /// The picture.
+    pub video: VideoReport,
+    /// The first outage, if there was one.
+    pub handover: HandoverReport,
+    /// Address changes during the run.
+    pub address_changes: usize,
+    /// Why the link did not work, if it did not.
+    pub failures: Vec<String>,
+}
+
+/// Commands, both directions together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct CommandCount {
+    /// Sent.
+    pub sent: usize,
+    /// Delivered.
+    pub delivered: usize,
+    /// Delivered more than once.
+    pub twice: u64,
+}
+
+/// The picture.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VideoReport {
+    /// Frames filmed and sent.
+    pub frames_sent: usize,
+    /// Frames decoded on the ground.
+    pub frames_shown: usize,
+    /// Of these, more than 200 ms later than propagation.
+    pub frames_late: usize,
+    /// From film to decoded picture, encoding and decoding included.
+    pub latency_ms: Option<Quantiles>,
+    /// Mean luma PSNR against what was filmed.
+    pub psnr_db: Option<f64>,
+}
+
+/// An outage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct HandoverReport {
+    /// How long the link was out.
+    pub outage_ms: Option<f64>,
+    /// From its begin to the first command that reached the aircraft after its end.
+    pub without_control_ms: Option<f64>,
+}
+
+impl Demo {
+    /// Starts everything.
+    ///
+    /// # Errors
+    /// If a thread, a port or the encoder cannot be had.
+    pub fn start(config: DemoConfig) -> anyhow::Result<Self> {
+        let (air_key, ground_key) = (Arc::new(fresh_identity()?), Arc::new(fresh_identity()?));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (commands, pictures, aircraft) = (CommandLog::default(), PictureLog::default(), SharedStatus::default());
+        let (tell, events) = mpsc::channel(256);
+
+        let viewer = UdpSocket::bind("127.0.0.1:0").context("no free port")?;
+        let mut ground = NodeConfig::new(
+            Side::Ground,
+            ground_key.clone(),
+            air_key.public(),
+            Role::Listen(SocketAddr::from(([127, 0, 0, 1], 0))),
+        );
+        ground.mavlink = vec![any_udp_in(), format!("udpout:{}", config.mavlink).parse()?];
+        ground.viewers = vec![viewer_spec(viewer.local_addr()?), viewer_spec(config.video)];
+        ground.status = config.status.map(|address| (address, aquila_net::status::Exposure::LoopbackOnly));
+        let ground = Running::start("ground", ground, tell.clone(), None)?;
+
+        let link = ground.local.ok_or_else(|| anyhow!("the ground side does not listen"))?;
+        let (relay_address, view, relay) = start_relay(link, config.profile.clone(), config.seed)?;
+
+        let mut air =
+            NodeConfig::new(Side::Air, air_key, ground_key.public(), Role::Connect(relay_address.to_string()));
+        air.mavlink = vec![any_udp_in()];
+        let camera = VideoSpec { address: free_udp_port()?, codec: aquila_proto::video::Codec::H264, flow: None };
+        air.cameras = vec![(Flow::default(), camera)];
+        let (requests, camera_requests) = mpsc::channel(64);
+        let air = Running::start("air", air, tell, Some(requests))?;
+
+        let mut demo = Self {
+            started: Instant::now(),
+            view,
+            commands: commands.clone(),
+            pictures: pictures.clone(),
+            aircraft: aircraft.clone(),
+            events,
+            air: air.snapshots,
+            ground: ground.snapshots,
+            stop: stop.clone(),
+            stops: vec![air.stop, ground.stop, relay.0],
+            threads: vec![air.thread, ground.thread, relay.1],
+        };
+        let mavlink = (air.mavlink, ground.mavlink);
+        let to_camera = air.camera.ok_or_else(|| anyhow!("the air side takes no video"))?;
+        let (stopper, stopped) = oneshot::channel::<()>();
+        demo.stops.push(stopper);
+        demo.spawn("flight", move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                tokio::select! {
+                    flown = flight::aircraft(mavlink.0, commands.clone(), aircraft.clone()) => Ok(flown?),
+                    operated = flight::operator(mavlink.1, commands, aircraft) => Ok(operated?),
+                    _ = stopped => Ok(()),
+                }
+            })
+        })?;
+        let (log, flag) = (pictures.clone(), stop.clone());
+        demo.spawn("camera", move || picture::film(to_camera, camera_requests, &log, &flag))?;
+        demo.spawn("viewer", move || picture::watch(&viewer, &pictures, &stop))?;
+        Ok(demo)
+    }
+
+    /// What is going on.
+    pub fn now(&self) -> Now {
+        let view = self.link();
+        Now {
+            elapsed: self.started.elapsed(),
+            capacity: view.up_bps.map(Bitrate),
+            out: view.is_out(),
+            target: self.pictures.target(),
+            video_bytes: self.pictures.bytes(),
+            commands: (self.commands.newest(Side::Air, &view), self.commands.newest(Side::Ground, &view)),
+            picture: self.pictures.newest(),
+            air: self.air.borrow().clone(),
+            ground: self.ground.borrow().clone(),
+            aircraft: self.aircraft.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// What has happened to either side since the last call.
+    pub fn poll_event(&mut self) -> Option<(Side, NodeEvent)> {
+        self.events.try_recv().ok()
+    }
+
+    /// Whether a part has ended though it should not.
+    pub fn has_failed(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends everything and says how it went.
+    pub fn finish(mut self, profile: &Profile) -> Report {
+        let (view, now) = (self.link(), Instant::now());
+        let up = self.commands.verdict(Side::Air, &view, now);
+        let down = self.commands.verdict(Side::Ground, &view, now);
+        let picture = self.pictures.verdict(view.delay.0, now);
+        let outage = view.outages.iter().find_map(|(begin, end)| Some((*begin, (*end)?)));
+        let seconds = (now - self.started).as_secs_f64();
+        let mut failures = judge(&up, &down, &picture);
+        failures.extend(self.end());
+        let ms = |duration: Duration| (duration.as_secs_f64() * 1e5).round() / 100.0;
+        Report {
+            profile: profile.name,
+            seconds: (seconds * 100.0).round() / 100.0,
+            c2_up_ms: up.over_propagation,
+            c2_down_ms: down.over_propagation,
+            commands: CommandCount {
+                sent: up.sent + down.sent,
+                delivered: up.delivered + down.delivered,
+                twice: up.twice + down.twice,
+            },
+            propagation_ms: ms(view.delay.0),
+            video: VideoReport {
+                frames_sent: picture.sent,
+                frames_shown: picture.shown,
+                frames_late: picture.late,
+                latency_ms: Quantiles::of(picture.latencies),
+                psnr_db: picture.psnr_db.map(|db| (db * 100.0).round() / 100.0),
+            },
+            handover: HandoverReport {
+                outage_ms: outage.map(|(begin, end)| ms(end - begin)),
+                without_control_ms: outage.and_then(|(begin, end)| self.commands.without_control(begin, end)).map(ms),
+            },
+            address_changes: view.address_changes.len(),
+            failures,
+        }
+    }
+
+    fn link(&self) -> LinkView {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> anyhow::Result<()> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Stops all threads; gives what they failed of.
+    fn end(&mut self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        for stop in self.stops.drain(..) {
+            let _ = stop.send(());
+        }
+        let ended = self.threads.drain(..).map(|thread| (thread.thread().name().map(str::to_owned), thread.join()));
+        ended
+            .filter_map(|(name, result)| {
+                let name = name.unwrap_or_default();
+                match result {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(format!("{name}: {error:#}")),
+                    Err(_) => Some(format!("{name}: panicked")),
+                }
+            })
+            .collect()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What makes a run a failure: the link's promises, loosely, since the machine may be busy.
+fn judge(up: &Verdict, down: &Verdict, picture: &picture::PictureVerdict) -> Vec<String> {
+    let mut failures = Vec::new();
+    for (name, verdict) in [("air to ground", up), ("ground to air", down)] {
+        if verdict.sent == 0 || verdict.delivered < verdict.sent {
+            failures.push(format!("{name}: {} of {} commands delivered", verdict.delivered, verdict.sent));
+        }
+        if verdict.twice > 0 {
+            failures.push(format!("{name}: {} commands delivered twice", verdict.twice));
+        }
+    }
+    if picture.shown * 2 < picture.sent || picture.shown == 0 {
+        failures.push(format!("{} of {} frames shown", picture.shown, picture.sent));
+    }
+    failures
+}
+
+/// A node on a thread of its own.
+struct Running {
+    local: Option<SocketAddr>,
+    mavlink: SocketAddr,
+    camera: Option<SocketAddr>,
+    snapshots: watch::Receiver<StatusSnapshot>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    fn start(
+        name: &str,
+        config: NodeConfig,
+        tell: mpsc::Sender<(Side, NodeEvent)>,
+        camera: Option<mpsc::Sender<aquila_net::node::CameraRequest>>,
+    ) -> anyhow::Result<Self> {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ready, started) = std::sync::mpsc::channel();
+        let side = config.side;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async move {
+                let mut node = match Node::start(config).await {
+                    Ok(node) => node,
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                        return Ok(());
+                    }
+                };
+                let (events, mut happened) = mpsc::channel(64);
+                node.set_events(events);
+                if let Some(camera) = camera {
+                    node.set_camera(camera);
+                }
+                let addresses = (node.local_addr(), node.mavlink_addr(0), node.camera_addr(0), node.snapshots());
+                let _ = ready.send(Ok(addresses));
+                let forward = async {
+                    while let Some(event) = happened.recv().await {
+                        let _ = tell.try_send((side, event));
+                    }
+                };
+                tokio::join!(forward, node.run(async { drop(stopped.await) }));
+                Ok(())
+            })
+        })?;
+        let (local, mavlink, camera, snapshots) =
+            started.recv().map_err(|_| anyhow!("{name}: ended while starting"))??;
+        let mavlink = mavlink.ok_or_else(|| anyhow!("{name}: no MAVLink endpoint"))?;
+        Ok(Self { local, mavlink, camera, snapshots, stop, thread })
+    }
+}
+
+type Stoppable = (oneshot::Sender<()>, JoinHandle<anyhow::Result<()>>);
+
+fn start_relay(ground: SocketAddr, profile: Profile, seed: u64) -> anyhow::Result<(SocketAddr, SharedView, Stoppable)> {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (ready, started) = std::sync::mpsc::channel();
+    let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async move {
+            let relay = Relay::new(ground, profile, seed).await?;
+            let _ = ready.send((relay.address()?, relay.view()));
+            tokio::select! {
+                () = relay.run() => {}
+                _ = stopped => {}
+            }
+            Ok(())
+        })
+    })?;
+    let (address, view) = started.recv().map_err(|_| anyhow!("no free port for the emulated link"))?;
+    Ok((address, view, (stop, thread)))
+}
+
+fn fresh_identity() -> anyhow::Result<Identity> {
+    let mut seed = [0; 32];
+    let random = ring::rand::SystemRandom::new();
+    ring::rand::SecureRandom::fill(&random, &mut seed).map_err(|_| anyhow!("the system gives no random numbers"))?;
+    Ok(Identity::from_seed(seed))
+}
+
+fn any_udp_in() -> EndpointSpec {
+    "udpin:127.0.0.1:0".parse().expect("a valid endpoint")
+}
+
+fn viewer_spec(address: SocketAddr) -> VideoSpec {
+    VideoSpec { address, codec: aquila_proto::video::Codec::Auto, flow: None }
+}
+
+/// A port that was free a moment ago.
+fn free_udp_port() -> anyhow::Result<SocketAddr> {
+    Ok(UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).context("no free port")?)
+}
+
+/// Whether a node says that its link is up.
+pub fn is_up(snapshot: &StatusSnapshot) -> bool {
+    snapshot.bearers.iter().any(|bearer| bearer.state == LinkState::Up.name())
+}
