@@ -522,7 +522,11 @@ impl Pair {
                 self.disconnects.push((elapsed, side, reason));
             }
             Event::Connected { resumed, .. } => self.connects.push((elapsed, side, resumed)),
-            Event::AddressWanted if side == Side::Air => self.connect(),
+            Event::AddressWanted if side == Side::Air => {
+                let remote = self.ground.address;
+                self.air.session.reconnect(self.now, remote).expect("a valid address");
+                self.drain(Side::Air);
+            }
             Event::RecoveryPointWanted { .. } => self.recovery_wanted += 1,
             Event::TargetRate(rate) if side == Side::Air => self.targets.push((elapsed, rate)),
             _ => {}

@@ -229,7 +229,10 @@ impl Node {
         tokio::pin!(shutdown);
         let mut batch = Vec::new();
         let mut next_snapshot = Instant::now();
-        self.drain(Instant::now());
+        // The first input: a side that connects asks for the address at once.
+        let now = Instant::now();
+        self.session.handle_timeout(now);
+        self.drain(now);
         loop {
             let timer = self.deadline.min(next_snapshot);
             tokio::select! {
@@ -358,7 +361,7 @@ impl Node {
                 Err(error) => return self.dialler.on_failure(&format!("cannot open a socket: {error}")),
             }
         }
-        if let Err(error) = self.session.connect(now, address) {
+        if let Err(error) = self.session.reconnect(now, address) {
             self.dialler.on_failure(&error.to_string());
         }
         self.drain(now);

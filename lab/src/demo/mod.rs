@@ -31,6 +31,9 @@ use relay::{LinkView, Relay, SharedView};
 
 use crate::aircraft;
 
+/// The link is up within this time, or the machine cannot run the demo.
+const SET_UP_TIME: Duration = Duration::from_secs(10);
+
 /// What a demo is made of.
 #[derive(Debug, Clone)]
 pub struct DemoConfig {
@@ -190,6 +193,7 @@ impl Demo {
         let (requests, camera_requests) = mpsc::channel(64);
         let air = Running::start("air", air, tell, Some(requests))?;
 
+        wait_for_link(&air.snapshots, &ground.snapshots)?;
         let mut demo = Self {
             started: Instant::now(),
             view,
@@ -341,6 +345,21 @@ fn judge(up: &Verdict, down: &Verdict, picture: &picture::PictureVerdict) -> Vec
     failures
 }
 
+/// Waits until both sides say that the link is up; what is measured begins then.
+fn wait_for_link(
+    air: &watch::Receiver<StatusSnapshot>,
+    ground: &watch::Receiver<StatusSnapshot>,
+) -> anyhow::Result<()> {
+    let until = Instant::now() + SET_UP_TIME;
+    while !(is_up(&air.borrow()) && is_up(&ground.borrow())) {
+        if Instant::now() > until {
+            return Err(anyhow!("the link did not come up within {} s", SET_UP_TIME.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
 /// A node on a thread of its own.
 struct Running {
     local: Option<SocketAddr>,
@@ -436,6 +455,6 @@ fn free_udp_port() -> anyhow::Result<SocketAddr> {
 }
 
 /// Whether a node says that its link is up.
-pub fn is_up(snapshot: &StatusSnapshot) -> bool {
+fn is_up(snapshot: &StatusSnapshot) -> bool {
     snapshot.bearers.iter().any(|bearer| bearer.state == LinkState::Up.name())
 }

@@ -54,9 +54,14 @@ const UPDATE: Duration = Duration::from_millis(33);
 /// A longer base round trip is a mistake.
 const MAX_RTT: Duration = Duration::from_secs(10);
 const INITIAL_RTT: Duration = Duration::from_millis(100);
-/// Growth per update while nothing is seen to wait; within [`HOLD`] of the link's having been the limit, at most to
-/// [`HOLD_GAIN`] of what it was.
+/// Growth per update while nothing is seen to wait, on a round trip of [`GROWTH_RTT`]; on a shorter one the effect is seen
+/// sooner and growth is faster, up to 1.34. Within [`HOLD`] of the link's having been the limit, at most to [`HOLD_GAIN`]
+/// of what it was.
 const GROWTH: f64 = 1.06;
+const GROWTH_RTT: Duration = Duration::from_millis(75);
+const MAX_GROWTH_EXPONENT: f64 = 5.0;
+/// Time over the round trip until a report shows what a packet met.
+const REPORT_DELAY: Duration = Duration::from_millis(15);
 const HOLD: Duration = Duration::from_secs(1);
 const HOLD_GAIN: f64 = 1.04;
 /// Base delay and base round trip are the minima of this long.
@@ -160,6 +165,11 @@ impl DelayController {
         plausible.or(self.rtt.value()).unwrap_or(INITIAL_RTT)
     }
 
+    fn growth(&self) -> f64 {
+        let loop_time = self.base_rtt() + REPORT_DELAY;
+        GROWTH.powf((GROWTH_RTT.as_secs_f64() / loop_time.as_secs_f64()).min(MAX_GROWTH_EXPONENT))
+    }
+
     fn update_capacity(&mut self, now: Instant) {
         let Some(newest) = self.last_arrival_us else { return };
         while self.samples.front().is_some_and(|sample| sample.arrived_us + LONG_SPAN_US < newest) {
@@ -201,7 +211,7 @@ impl DelayController {
                 _ => ceiling,
             };
             if self.capacity < ceiling {
-                self.capacity = (self.capacity * GROWTH).min(ceiling);
+                self.capacity = (self.capacity * self.growth()).min(ceiling);
             }
         }
         self.capacity = self.capacity.clamp(MIN_CAPACITY, MAX_CAPACITY);

@@ -64,7 +64,7 @@ pub enum Event {
     /// The connection is gone.
     Disconnected(DisconnectReason),
     /// We have no connection, or have not heard a word on it for a while: look up the other side's address again and
-    /// call [`Session::connect`](super::Session::connect).
+    /// call [`Session::reconnect`](super::Session::reconnect).
     AddressWanted,
     /// The other side's address changed and the connection went along.
     PeerMoved {

@@ -119,26 +119,42 @@ impl Session {
         })
     }
 
-    /// Starts a connection to the other side. With a ticket from a former connection, commands leave with the very first
-    /// packet.
-    ///
-    /// A connection to the same address that is complete, only silent, is kept until the new one is: after an outage the
-    /// old one is back at once, after a restart of the other side only a new one is. One to another address is replaced.
+    /// Starts a connection to the other side, in place of one there may be. With a ticket from a former connection,
+    /// commands leave with the very first packet.
     ///
     /// # Errors
     /// If `remote` is no address to send to.
     pub fn connect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
         self.begin_input(now);
+        self.replace_connection(now, remote)?;
+        self.after_input(now);
+        Ok(())
+    }
+
+    /// The answer to [`Event::AddressWanted`]. A connection to the same address that is complete, only silent, is kept
+    /// until a new one is: after an outage the old one is back at once, after a restart of the other side only a new one
+    /// is. Any other is replaced.
+    ///
+    /// # Errors
+    /// As for [`Session::connect`].
+    pub fn reconnect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+        self.begin_input(now);
         if self.outbound.is_live_now() && self.bearer.remote() == Some(remote) {
             self.bearer.connect_aside(now, remote)?;
+            self.silence.on_connect(now);
         } else {
-            self.bearer.connect(now, remote)?;
-            self.outbox.requeue();
-            self.on_new_connection(now);
-            self.outbound.connection = self.bearer.active_connection();
+            self.replace_connection(now, remote)?;
         }
-        self.silence.on_connect(now);
         self.after_input(now);
+        Ok(())
+    }
+
+    fn replace_connection(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+        self.bearer.connect(now, remote)?;
+        self.outbox.requeue();
+        self.on_new_connection(now);
+        self.outbound.connection = self.bearer.active_connection();
+        self.silence.on_connect(now);
         Ok(())
     }
 
