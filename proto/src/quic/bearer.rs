@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use noq_proto::{
 use rustls::client::Resumption;
 
 use super::clock::SharedClock;
-use super::connection::{Conn, ConnEvent};
+use super::connection::{Conn, ConnEvent, disconnect_reason};
 use super::keys::{CidGenerator, Greeting, ResetKey, TokenKey};
 use super::resumption::{ResumableClient, TicketBook};
 use super::tickets::{ServerSessions, TicketStore};
@@ -260,7 +259,7 @@ impl QuicBearer {
         let mut config = self.client_config.clone();
         config.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
         let (handle, connection) = self.endpoint.connect(now, config, remote, tls::SERVER_NAME)?;
-        Ok(self.add(Conn::new(self.next_connection, handle, connection, gate, remote)))
+        Ok(self.add(Conn::new(self.next_connection, now, handle, connection, gate, remote)))
     }
 
     /// A client's tickets, to be kept over a restart, if they changed since the last call. Secret. To be stored before
@@ -301,6 +300,7 @@ impl QuicBearer {
     pub fn handle_timeout(&mut self, now: Instant) {
         for conn in &mut self.connections {
             conn.inner.handle_timeout(now);
+            conn.expire_handshake(now);
         }
         self.pump(now);
     }
@@ -320,11 +320,7 @@ impl QuicBearer {
         let active = self.active;
         // The connection in use first: a handshake of a stranger never delays a command.
         self.connections.sort_by_key(|conn| (Some(conn.id) != active, conn.id));
-        let transmit = self
-            .connections
-            .iter_mut()
-            .find_map(|conn| conn.inner.poll_transmit(now, NonZeroUsize::MIN, out))
-            .map(Transmit::from);
+        let transmit = self.connections.iter_mut().find_map(|conn| conn.poll_transmit(now, out)).map(Transmit::from);
         if transmit.is_some() {
             self.pump(now);
         }
@@ -458,7 +454,7 @@ impl QuicBearer {
         server.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
         match self.endpoint.accept(incoming, now, &mut response, Some(Arc::new(server))) {
             Ok((handle, connection)) => {
-                let mut conn = Conn::new(self.next_connection, handle, connection, gate, from);
+                let mut conn = Conn::new(self.next_connection, now, handle, connection, gate, from);
                 conn.offered = offered;
                 self.add(conn);
             }
@@ -466,7 +462,8 @@ impl QuicBearer {
                 if let Some(transmit) = error.response {
                     self.respond(transmit, response);
                 }
-                self.on_unknown(from, error.cause.to_string(), true);
+                let reason = disconnect_reason(error.cause, offered.as_deref());
+                self.on_unknown(from, reason.to_string(), true);
             }
         }
     }
@@ -578,3 +575,7 @@ fn offered_protocols(incoming: &Incoming) -> Option<String> {
 
 /// Which connection an event belongs to.
 pub(super) type Handle = ConnectionHandle;
+
+#[cfg(test)]
+#[path = "bearer_tests.rs"]
+mod tests;

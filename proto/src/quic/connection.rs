@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use noq_proto::{
@@ -22,6 +23,13 @@ const MAX_MESSAGE: usize = 1 << 16;
 
 /// Streams whose message has begun and not ended. Together with [`MAX_MESSAGE`] this bounds what a peer can make us hold.
 const MAX_PARTIAL: usize = 256;
+
+/// Packets that leave after a connection has ended. noq-proto 1.4.0 never stops giving CONNECTION_CLOSE packets when a
+/// client ends a handshake for which it has Initial and Handshake keys and one datagram is asked for at a time.
+const MAX_GOODBYES: u8 = 4;
+
+/// A client's handshake takes two round trips and its retransmissions.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
 /// Goodbye.
 const CLOSE_DONE: VarInt = VarInt::from_u32(0);
@@ -46,6 +54,8 @@ pub(super) struct Conn {
     pub offered: Option<String>,
     connected: bool,
     ended: bool,
+    goodbyes: u8,
+    since: Instant,
     /// Messages not acknowledged yet, with the tokens to report them by.
     sent: BTreeMap<StreamId, u64>,
     partial: BTreeMap<StreamId, BytesMut>,
@@ -55,7 +65,14 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub fn new(id: ConnectionId, handle: Handle, inner: Connection, gate: Arc<OpenGate>, remote: SocketAddr) -> Self {
+    pub fn new(
+        id: ConnectionId,
+        since: Instant,
+        handle: Handle,
+        inner: Connection,
+        gate: Arc<OpenGate>,
+        remote: SocketAddr,
+    ) -> Self {
         let had_early_data = inner.side() == Side::Client && inner.has_0rtt();
         Self {
             id,
@@ -66,6 +83,8 @@ impl Conn {
             offered: None,
             connected: false,
             ended: false,
+            goodbyes: 0,
+            since,
             sent: BTreeMap::new(),
             partial: BTreeMap::new(),
             bulk_out: None,
@@ -77,6 +96,25 @@ impl Conn {
     /// A client may send at once if it has early keys; a server waits until the client has proved who it is.
     pub fn is_ready(&self) -> bool {
         !self.ended && (self.connected || self.had_early_data)
+    }
+
+    /// The next packet to leave now.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<noq_proto::Transmit> {
+        if self.ended && self.goodbyes >= MAX_GOODBYES {
+            return None;
+        }
+        let transmit = self.inner.poll_transmit(now, NonZeroUsize::MIN, out)?;
+        self.goodbyes += u8::from(self.ended);
+        Some(transmit)
+    }
+
+    /// Gives up a client that has not completed its handshake in time: half-open connections are what a flood is made of.
+    pub fn expire_handshake(&mut self, now: Instant) {
+        let late = now.saturating_duration_since(self.since) >= HANDSHAKE_TIME;
+        if late && !self.ended && self.inner.side() == Side::Server && self.inner.is_handshaking() {
+            self.close(now);
+            self.goodbyes = MAX_GOODBYES;
+        }
     }
 
     pub fn close(&mut self, now: Instant) {
@@ -249,27 +287,31 @@ impl Conn {
     }
 
     fn disconnect_reason(&self, error: ConnectionError) -> DisconnectReason {
-        /// TLS alerts as QUIC error codes, RFC 9001 §4.8 and RFC 8446 §6.
-        const BAD_CERTIFICATE: [u8; 4] = [42, 46, 49, 51];
-        const NO_APPLICATION_PROTOCOL: u8 = 120;
-        let by_code = |code: TransportErrorCode, text: String| {
-            let alert = u64::from(code).checked_sub(0x100).and_then(|alert| u8::try_from(alert).ok());
-            match alert {
-                Some(NO_APPLICATION_PROTOCOL) => {
-                    let offered = self.offered.as_deref();
-                    DisconnectReason::Incompatible(offered.map_or(text, |offered| format!("it offers {offered}")))
-                }
-                Some(alert) if BAD_CERTIFICATE.contains(&alert) => DisconnectReason::Identity(text),
-                _ => DisconnectReason::Protocol(text),
+        disconnect_reason(error, self.offered.as_deref())
+    }
+}
+
+/// What an error of QUIC's means; `offered`: the protocols of a client that does not offer ours.
+pub(super) fn disconnect_reason(error: ConnectionError, offered: Option<&str>) -> DisconnectReason {
+    /// TLS alerts as QUIC error codes, RFC 9001 §4.8 and RFC 8446 §6.
+    const BAD_CERTIFICATE: [u8; 4] = [42, 46, 49, 51];
+    const NO_APPLICATION_PROTOCOL: u8 = 120;
+    let by_code = |code: TransportErrorCode, text: String| {
+        let alert = u64::from(code).checked_sub(0x100).and_then(|alert| u8::try_from(alert).ok());
+        match alert {
+            Some(NO_APPLICATION_PROTOCOL) => {
+                DisconnectReason::Incompatible(offered.map_or(text, |offered| format!("it offers {offered}")))
             }
-        };
-        match error {
-            ConnectionError::TimedOut => DisconnectReason::TimedOut,
-            ConnectionError::Reset => DisconnectReason::PeerRestarted,
-            ConnectionError::ApplicationClosed(_) => DisconnectReason::PeerClosed,
-            ConnectionError::TransportError(error) => by_code(error.code, error.to_string()),
-            ConnectionError::ConnectionClosed(close) => by_code(close.error_code, close.to_string()),
-            other => DisconnectReason::Protocol(other.to_string()),
+            Some(alert) if BAD_CERTIFICATE.contains(&alert) => DisconnectReason::Identity(text),
+            _ => DisconnectReason::Protocol(text),
         }
+    };
+    match error {
+        ConnectionError::TimedOut => DisconnectReason::TimedOut,
+        ConnectionError::Reset => DisconnectReason::PeerRestarted,
+        ConnectionError::ApplicationClosed(_) => DisconnectReason::PeerClosed,
+        ConnectionError::TransportError(error) => by_code(error.code, error.to_string()),
+        ConnectionError::ConnectionClosed(close) => by_code(close.error_code, close.to_string()),
+        other => DisconnectReason::Protocol(other.to_string()),
     }
 }
