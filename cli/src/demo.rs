@@ -90,11 +90,8 @@ async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
             break;
         }
         match &mut view {
-            Some(view) => {
-                if view.draw(&now, Duration::from_secs(args.seconds.into()))? == Ending::Asked {
-                    break;
-                }
-            }
+            Some(view) if view.draw(&now, Duration::from_secs(args.seconds.into()))? == Ending::Asked => break,
+            Some(_) => {}
             None if logged.elapsed() >= LOG_EVERY => {
                 logged = Instant::now();
                 eprintln!("{}", line(&now));

@@ -116,6 +116,8 @@ pub struct Node {
     camera: Option<mpsc::Sender<CameraRequest>>,
     events: Option<mpsc::Sender<NodeEvent>>,
     deadline: Instant,
+    /// When the network will have settled after a change, and the link is to be probed.
+    settled: Option<Instant>,
     targets: Vec<EndpointId>,
 }
 
@@ -184,6 +186,7 @@ impl Node {
             camera: None,
             events: None,
             deadline: started,
+            settled: None,
             targets: Vec::new(),
             config,
         })
@@ -234,19 +237,24 @@ impl Node {
         self.session.handle_timeout(now);
         self.drain(now);
         loop {
-            let timer = self.deadline.min(next_snapshot);
+            let timer = self.deadline.min(next_snapshot).min(self.settled.unwrap_or(next_snapshot));
             tokio::select! {
                 () = &mut shutdown => break,
                 () = receive(&mut self.socket, &mut batch) => self.on_datagrams(&mut batch),
                 Some(event) = self.mavlink_events.recv() => self.on_endpoint_events(event),
                 Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
-                change = changed(&mut self.network) => self.on_network_change(change).await,
+                change = changed(&mut self.network) => self.on_network_change(change),
                 address = self.dialler.resolved() => self.on_address(address),
                 () = tokio::time::sleep_until(timer.into()) => {}
             }
             let now = Instant::now();
             if now >= self.deadline {
                 self.session.handle_timeout(now);
+                self.drain(now);
+            }
+            if self.settled.is_some_and(|settled| now >= settled) {
+                self.settled = None;
+                self.session.network_changed(now);
                 self.drain(now);
             }
             if now >= next_snapshot {
@@ -339,15 +347,11 @@ impl Node {
         }
     }
 
-    async fn on_network_change(&mut self, change: NetworkChange) {
-        tokio::time::sleep(NETWORK_SETTLE).await;
-        if let Some(network) = &mut self.network {
-            while network.try_recv().is_ok() {}
+    fn on_network_change(&mut self, change: NetworkChange) {
+        if self.settled.is_none() {
+            tracing::info!(?change, "network changed; probing the link");
+            self.settled = Some(Instant::now() + NETWORK_SETTLE);
         }
-        tracing::info!(?change, "network changed; probing the link");
-        let now = Instant::now();
-        self.session.network_changed(now);
-        self.drain(now);
     }
 
     /// The other side's address has been looked up.

@@ -123,6 +123,9 @@ impl Series {
     }
 }
 
+/// A curve of a chart: its name, colour and points.
+type Curve<'a> = (&'static str, Color, &'a [(f64, f64)]);
+
 fn layout(frame: &mut Frame, title: &str, series: &Series, events: &VecDeque<String>, now: &Now, of: Duration) {
     let [top, rates, latencies, bottom, foot] = Layout::vertical([
         Constraint::Length(4),
@@ -134,15 +137,15 @@ fn layout(frame: &mut Frame, title: &str, series: &Series, events: &VecDeque<Str
     .areas(frame.area());
     summary(frame, top, title, now);
     let rate_sets = [
-        ("link can carry", Color::Green, &series.capacity),
-        ("encoder asked for", Color::Yellow, &series.target),
-        ("video sent", Color::Cyan, &series.sent),
+        ("link can carry", Color::Green, &series.capacity[..]),
+        ("encoder asked for", Color::Yellow, &series.target[..]),
+        ("video sent", Color::Cyan, &series.sent[..]),
     ];
     chart(frame, rates, " Mbit/s from the aircraft ", now.elapsed, &rate_sets);
     let latency_sets = [
-        ("command up", Color::Magenta, &series.command_up),
-        ("command down", Color::Red, &series.command_down),
-        ("picture", Color::Cyan, &series.picture),
+        ("command up", Color::Magenta, &series.command_up[..]),
+        ("command down", Color::Red, &series.command_down[..]),
+        ("picture", Color::Cyan, &series.picture[..]),
     ];
     chart(frame, latencies, " Latency in ms (commands: over propagation) ", now.elapsed, &latency_sets);
     let fits = usize::from(bottom.height.saturating_sub(2));
@@ -187,7 +190,7 @@ fn summary(frame: &mut Frame, area: Rect, title: &str, now: &Now) {
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
 }
 
-fn chart(frame: &mut Frame, area: Rect, title: &str, elapsed: Duration, sets: &[(&str, Color, &Vec<(f64, f64)>)]) {
+fn chart(frame: &mut Frame, area: Rect, title: &str, elapsed: Duration, sets: &[Curve<'_>]) {
     let end = elapsed.as_secs_f64().max(SPAN_S);
     let top = sets.iter().flat_map(|(_, _, points)| points.iter().map(|(_, value)| *value)).fold(0.1, f64::max) * 1.1;
     let datasets = sets.iter().map(|(name, color, points)| {

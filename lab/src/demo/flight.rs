@@ -89,7 +89,7 @@ pub async fn operator(endpoint: SocketAddr, log: CommandLog, status: SharedStatu
                 let _ = socket.send(frames::command(Side::Ground, number).bytes()).await;
             }
             _ = decisions.tick() => {
-                let now = status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let now = *status.lock().unwrap_or_else(PoisonError::into_inner);
                 for message in [Some(heartbeat()), now.and_then(|status| decide(&status, decided))].into_iter().flatten() {
                     let _ = socket.send(frames::frame(OPERATOR, &message).bytes()).await;
                 }
@@ -127,7 +127,7 @@ fn decide(status: &Status, decided: usize) -> Option<MavMessage> {
     if !status.flying {
         return command(MavCmd::MAV_CMD_NAV_TAKEOFF, [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, HEIGHT_M]);
     }
-    if decided % 5 != 0 || status.height_m < f64::from(HEIGHT_M) / 2.0 {
+    if !decided.is_multiple_of(5) || status.height_m < f64::from(HEIGHT_M) / 2.0 {
         return None;
     }
     let home = AircraftConfig::default().home;

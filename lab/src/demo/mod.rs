@@ -240,7 +240,7 @@ impl Demo {
             picture: self.pictures.newest(),
             air: self.air.borrow().clone(),
             ground: self.ground.borrow().clone(),
-            aircraft: self.aircraft.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            aircraft: *self.aircraft.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -451,7 +451,7 @@ fn viewer_spec(address: SocketAddr) -> VideoSpec {
 
 /// A port that was free a moment ago.
 fn free_udp_port() -> anyhow::Result<SocketAddr> {
-    Ok(UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).context("no free port")?)
+    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).context("no free port")
 }
 
 /// Whether a node says that its link is up.
