@@ -89,14 +89,13 @@ async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
         if demo.has_failed() {
             break;
         }
-        match &mut view {
-            Some(view) if view.draw(&now, Duration::from_secs(args.seconds.into()))? == Ending::Asked => break,
-            Some(_) => {}
-            None if logged.elapsed() >= LOG_EVERY => {
-                logged = Instant::now();
-                eprintln!("{}", line(&now));
+        if let Some(view) = &mut view {
+            if view.draw(&now, Duration::from_secs(args.seconds.into()))? == Ending::Asked {
+                break;
             }
-            None => {}
+        } else if logged.elapsed() >= LOG_EVERY {
+            logged = Instant::now();
+            eprintln!("{}", line(&now));
         }
     }
     drop(view);
