@@ -170,6 +170,10 @@ pub struct Pair {
     pub recorded: Vec<Recorded>,
     /// Whether to record.
     pub record: bool,
+    /// Reports of unknown peers: when, where, how many.
+    pub unknown: Vec<(Duration, Side, u64)>,
+    /// What is added to the clock of an end when it is restarted.
+    pub clock_jump: Duration,
     recovery_wanted: u64,
     targets: Vec<(Duration, Bitrate)>,
     hash: u64,
@@ -205,6 +209,8 @@ impl Pair {
             keep_frames: false,
             recorded: Vec::new(),
             record: false,
+            unknown: Vec::new(),
+            clock_jump: Duration::ZERO,
             recovery_wanted: 0,
             targets: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -322,7 +328,7 @@ impl Pair {
 
     /// An end's process dies and is started anew with what it had stored. A restarted aircraft connects by itself.
     pub fn restart(&mut self, side: Side) {
-        let (now, elapsed, config) = (self.now, self.elapsed(), self.config.clone());
+        let (now, elapsed, config) = (self.now, self.elapsed() + self.clock_jump, self.config.clone());
         let node = self.node(side);
         let address = node.address.to_string();
         let stored =
@@ -527,6 +533,7 @@ impl Pair {
                 self.air.session.reconnect(self.now, remote).expect("a valid address");
                 self.drain(Side::Air);
             }
+            Event::Unknown { count, .. } => self.unknown.push((elapsed, side, count)),
             Event::RecoveryPointWanted { .. } => self.recovery_wanted += 1,
             Event::TargetRate(rate) if side == Side::Air => self.targets.push((elapsed, rate)),
             _ => {}

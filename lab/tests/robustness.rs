@@ -249,6 +249,35 @@ fn an_unknown_peer_gets_nothing() {
 }
 
 #[test]
+fn unknown_peers_are_reported_once_a_minute() {
+    let mut pair = connected(14, 0.0);
+    for second in 1..200 {
+        pair.inject(Side::Ground, "192.0.2.66:666", &[0xc0, 0, 0, 0, 1, 4, 1, 2, 3, 4]);
+        pair.inject(Side::Ground, "192.0.2.66:667", b"hello");
+        pair.run_until(ms(second * 1_000));
+    }
+    let times: Vec<_> = pair.unknown.iter().map(|(at, ..)| at.as_secs()).collect();
+    assert_eq!(times, [0, 60, 120, 180]);
+    assert!(pair.unknown[1].2 >= 59, "what came in between is counted: {:?}", pair.unknown);
+}
+
+#[test]
+fn a_clock_that_jumps_between_two_starts_costs_a_round_trip_at_most() {
+    for side in [Side::Air, Side::Ground] {
+        let mut pair = connected(15, 0.0);
+        pair.run_until(ms(2_000));
+        pair.clock_jump = Duration::from_secs(3600 * 24 * 400);
+        pair.restart(side);
+        pair.add_source(Source::Setpoints { every: ms(40) }, ms(5_000));
+        commands(&mut pair, ms(5_000));
+        pair.run_until(ms(6_000));
+        let late = pair.latencies(Side::Ground, ms(2_000)).into_iter().max().unwrap();
+        assert!(late <= ms(400), "{side:?}: {late:?}");
+        assert!(pair.setpoints.iter().filter(|setpoint| setpoint.sent > ms(3_000)).count() >= 48);
+    }
+}
+
+#[test]
 fn garbage_in_the_middle_of_a_flight_changes_nothing() {
     let mut pair = connected(8, 0.0);
     commands(&mut pair, ms(5_000));

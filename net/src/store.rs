@@ -251,6 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_costs_what_a_restart_would_have_kept_and_nothing_now() {
+        let dir = dir("full");
+        let tickets = open(&dir).tickets();
+        // /dev/full says "no space left" to each write; here it is the folder that takes no file.
+        fs::remove_dir_all(&tickets.dir).unwrap();
+        fs::write(&tickets.dir, b"in the way").unwrap();
+        assert!(tickets.put(b"key", b"secret"));
+        assert_eq!(tickets.take(b"other"), None);
+        let path = tickets.path(&name_of(b"key"));
+        assert!(fs::read(path).is_err());
+        fs::remove_file(&tickets.dir).unwrap();
+        assert_eq!(tickets.take(b"key"), Some(b"secret".to_vec()), "still good in this life");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
     fn a_ticket_that_cannot_be_deleted_is_not_given_out() {
         let dir = dir("undeletable");
         let tickets = open(&dir).tickets();

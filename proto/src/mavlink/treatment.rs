@@ -10,15 +10,10 @@
 //! - everything else, and every message nobody knows, must not be lost: Telemetry, reliable.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::frame::{Address, Frame, MessageId};
 use super::messages;
 use crate::Class;
-
-/// How long a setpoint or sign of life is worth sending. ArduPilot and PX4 take the next one in 40 to 200 ms at usual
-/// joystick rates, and PX4 declares manual control lost after 500 ms (COM_RC_LOSS_T).
-pub const SETPOINT_LIFETIME: Duration = Duration::from_millis(200);
 
 /// How one message travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,7 +29,7 @@ pub struct Treatment {
 pub enum Delivery {
     /// Kept until acknowledged.
     Reliable,
-    /// Superseded by the next one with the same [`StateKey`]; dropped at its deadline, see [`SETPOINT_LIFETIME`]; never
+    /// Superseded by the next one with the same [`StateKey`]; dropped at its deadline; never
     /// replayed after an outage.
     Setpoint,
     /// Superseded by the next one with the same [`StateKey`]; sent once, as a datagram.
