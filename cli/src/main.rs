@@ -10,7 +10,7 @@ mod man;
 #[cfg(test)]
 mod testing;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -98,5 +98,6 @@ fn prepare(side: Side, args: LinkArgs) -> anyhow::Result<(Settings, Identity)> {
 
 /// Logs go to standard error; standard output is for results.
 fn start_log(filter: &str) {
-    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(io::stderr).init();
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_ansi(colours).with_writer(io::stderr).init();
 }

@@ -154,8 +154,8 @@ impl BearerSocket {
             segment_size: None,
             src_ip: transmit.source.filter(|_| self.pinned_source),
         };
-        let (socket, state) = (&self.socket, &self.state);
-        let sent = socket.try_io(Interest::WRITABLE, || state.try_send(UdpSockRef::from(socket), &transmit));
+        // Not through tokio's readiness: a new socket has none yet, and the very first packet would be lost.
+        let sent = self.state.try_send(UdpSockRef::from(&self.socket), &transmit);
         self.errors += u64::from(sent.is_err());
     }
 

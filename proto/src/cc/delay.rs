@@ -49,7 +49,7 @@ const LONG_SPAN_US: u64 = 480_000;
 const MIN_PAIRS: usize = 8;
 /// A packet must be this much earlier than free flow for its pair to count as busy: timestamps are not perfect.
 const BUSY_MARGIN_US: i64 = 1_500;
-/// The capacity is updated this often: a frame at 30 Hz.
+/// The capacity is updated this often, a frame at 30 Hz, or once per round trip if that is less.
 const UPDATE: Duration = Duration::from_millis(33);
 /// A longer base round trip is a mistake.
 const MAX_RTT: Duration = Duration::from_secs(10);
@@ -240,7 +240,8 @@ impl Controller for DelayController {
                 self.on_arrival(now, report.sent_us, arrived_us, report.bytes.0);
             }
         }
-        if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= UPDATE) {
+        let update = UPDATE.min(self.base_rtt() + REPORT_DELAY);
+        if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= update) {
             self.last_update = Some(now);
             self.update_capacity(now);
             self.drain_now_and_then(now);
