@@ -141,7 +141,7 @@ fn zero_rtt_command_arrives_one_propagation_after_connect() {
         pair.run_until(ms(4_000));
         let [delivery] = pair.deliveries[..] else { panic!("{:?}", pair.deliveries) };
         eprintln!(
-            "0-RTT, server restarted {restart_server}: {:?}; {:?}",
+            "0-RTT, server restarted {restart_server}, client restarted {restart_client}: {:?}; {:?}",
             delivery.arrived - delivery.sent,
             pair.connects
         );
