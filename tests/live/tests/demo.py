@@ -1,0 +1,68 @@
+"""The demo, as a person's first command."""
+
+import json
+import socket
+import subprocess
+import time
+
+from lib.programs import AQUILA
+from lib.runner import check, test
+
+
+def fly(*arguments, timeout=60):
+    return subprocess.run([AQUILA, "demo", *arguments], capture_output=True, text=True, timeout=timeout)
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@test("demo of 20 seconds", seconds=60)
+def demo(bench):
+    result = fly("--headless", "--seconds", "20", "--json")
+    check(result.returncode == 0, f"exit code {result.returncode}: {result.stderr[-500:]}")
+    check(len(result.stdout.strip().splitlines()) == 1, f"not one line: {result.stdout[:300]}")
+    report = json.loads(result.stdout)
+    for way in ("c2_up_ms", "c2_down_ms"):
+        values = [report[way][name] for name in ("p50", "p95", "p99", "max")]
+        check(all(map(is_number, values)) and values == sorted(values) and values[0] >= 0, f"{way}: {report[way]}")
+    check(is_number(report["propagation_ms"]) and report["propagation_ms"] > 0, f"propagation_ms: {report['propagation_ms']}")
+    video = report["video"]
+    for name in ("frames_sent", "frames_shown", "frames_late"):
+        check(isinstance(video[name], int), f"video.{name}: {video[name]}")
+    check(500 < video["frames_sent"] <= 610, f"{video['frames_sent']} frames sent in 20 s at 30 a second")
+    check(video["frames_shown"] > 0.75 * video["frames_sent"], f"{video['frames_shown']} of {video['frames_sent']} frames shown")
+    check(all(is_number(video["latency_ms"][name]) for name in ("p50", "p95", "p99")), f"latency_ms: {video['latency_ms']}")
+    check(is_number(video["psnr_db"]) and video["psnr_db"] > 25, f"psnr_db: {video['psnr_db']}")
+    handover = report["handover"]
+    check(handover["without_control_ms"] >= handover["outage_ms"] > 0, f"handover: {handover}")
+    beyond = handover["without_control_ms"] - handover["outage_ms"] - report["propagation_ms"]
+    check(beyond < 500, f"without control {beyond:.0f} ms longer than the outage and propagation")
+    check(report["c2_down_ms"]["p50"] < 50 and report["c2_up_ms"]["p50"] < 100, "the link is slow")
+    figures = {name: report[name] for name in ("c2_up_ms", "c2_down_ms")}
+    return f"{json.dumps(figures)}, {video['frames_shown']} of {video['frames_sent']} frames, {video['psnr_db']} dB, {beyond:.0f} ms after the handover"
+
+
+@test("demo: table, ports taken, Ctrl-C")
+def demo_table(bench):
+    result = fly("--headless", "--seconds", "5")
+    check(result.returncode == 0, f"exit code {result.returncode}: {result.stderr[-500:]}")
+    check("p99" in result.stdout or "99" in result.stdout, f"no table: {result.stdout}")
+    # A ground station is there already: the demo sends to it.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mavlink, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as video:
+        mavlink.bind(("127.0.0.1", 14550))
+        video.bind(("127.0.0.1", 5600))
+        process = subprocess.Popen([AQUILA, "demo", "--headless", "--seconds", "60", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for sock, begin in ((mavlink, (0xFD, 0xFE)), (video, (0x80,))):
+            sock.settimeout(8)
+            packet = sock.recv(2048)
+            check(packet[0] in begin, f"{packet[:16].hex()} on port {sock.getsockname()[1]}")
+    time.sleep(2)
+    began = time.monotonic()
+    process.send_signal(2)
+    out, err = process.communicate(timeout=10)
+    took = time.monotonic() - began
+    check(process.returncode == 0, f"Ctrl-C: exit code {process.returncode}: {err.decode()[-300:]}")
+    check(took < 2, f"Ctrl-C: {took:.1f} s")
+    json.loads(out)
+    return f"Ctrl-C within {took * 1e3:.0f} ms"
