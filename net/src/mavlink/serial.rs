@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serial2_tokio::SerialPort;
 use tokio::time::sleep;
-use tokio_serial::{ClearBuffer, SerialPort, SerialStream};
 
 use super::stream::{self, Manner};
 use super::{Door, StateLog, hint};
@@ -39,11 +39,10 @@ async fn serve(door: &Door, path: &Path, baud: u32) {
     }
 }
 
-fn open(path: &Path, baud: u32) -> io::Result<SerialStream> {
-    let name = path.to_str().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path is not UTF-8"))?;
-    let port = SerialStream::open(&tokio_serial::new(name, baud))?;
+fn open(path: &Path, baud: u32) -> io::Result<SerialPort> {
+    let port = SerialPort::open(path, baud)?;
     // What the driver has kept is from before we were there.
-    port.clear(ClearBuffer::All)?;
+    port.discard_buffers()?;
     Ok(port)
 }
 

@@ -1,26 +1,26 @@
 //! Serial lines, played by pseudo terminals.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_serial::{SerialPort, SerialStream};
+use serial2_tokio::SerialPort;
 
 use super::*;
 
 /// The far end of a line, and a stable name for the near end, like a link under /dev/serial/by-id.
 struct Line {
     link: PathBuf,
-    far: SerialStream,
+    far: SerialPort,
     /// Kept open, so that the far end is not hung up before the endpoint opens the device.
-    _near: SerialStream,
+    _near: SerialPort,
 }
 
 impl Line {
     fn plugged_in(name: &str) -> Self {
-        let (far, near) = SerialStream::pair().unwrap();
+        let (far, near, device) = pseudo_terminal();
         let link = std::env::temp_dir().join(format!("aquila-test-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(near.name().unwrap(), &link).unwrap();
+        std::os::unix::fs::symlink(device, &link).unwrap();
         Self { link, far, _near: near }
     }
 
@@ -42,6 +42,21 @@ impl Line {
         }
         frames(&bytes)
     }
+}
+
+/// Both ends of a pseudo terminal, and the device of the near one: the terminal that we have open and had not before.
+fn pseudo_terminal() -> (SerialPort, SerialPort, PathBuf) {
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let open = || -> BTreeSet<PathBuf> {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        names.filter(|name| name.starts_with("/dev/pts") && !name.ends_with("ptmx")).collect()
+    };
+    let before = open();
+    let (far, near) = SerialPort::pair().unwrap();
+    let device = open().difference(&before).next().cloned().expect("a new terminal");
+    (far, near, device)
 }
 
 impl Drop for Line {
