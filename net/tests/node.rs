@@ -56,9 +56,9 @@ impl Running {
     /// Waits for a connection; says whether it was by 0-RTT.
     async fn connected(&mut self) -> bool {
         loop {
-            match timeout(PATIENCE, self.events.recv()).await.expect("no connection").unwrap() {
-                NodeEvent::Connected(_, resumed) => return resumed,
-                _ => {}
+            let event = timeout(PATIENCE, self.events.recv()).await.expect("no connection").unwrap();
+            if let NodeEvent::Connected(_, resumed) = event {
+                return resumed;
             }
         }
     }
