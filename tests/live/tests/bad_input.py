@@ -329,10 +329,7 @@ def stops_reading(bench):
 def full_disk(bench):
     disks = {}
     for side in ("air", "ground"):
-        disks[side] = bench.path(f"{side}-disk")
-        os.mkdir(disks[side])
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disks[side]], check=True)
-        bench.add(Mounted(disks[side]))
+        disks[side] = bench.add(Disk(bench.path(f"{side}-disk"), "64k")).path
         fill(disks[side])
     rig = Rig(bench, state=disks)
     watch = Watch(bench, rig)
@@ -347,9 +344,15 @@ def full_disk(bench):
     return result
 
 
-class Mounted:
-    def __init__(self, path):
+class Disk:
+    """A small file system of its own below the test's directory."""
+
+    def __init__(self, path, size):
         self.path = path
+        os.mkdir(path)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], capture_output=True, text=True)
+        if mounted.returncode != 0:
+            raise Skip(f"cannot mount a tmpfs: {mounted.stderr.splitlines()[0]}")
 
     def stop(self):
         subprocess.run(["umount", "-l", self.path], capture_output=True)
@@ -367,10 +370,7 @@ def fill(directory):
 
 @test("disk fills up while running", needs=["root"])
 def disk_fills_up(bench):
-    disk = bench.path("ground-disk")
-    os.mkdir(disk)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
-    bench.add(Mounted(disk))
+    disk = bench.add(Disk(bench.path("ground-disk"), "256k")).path
     rig = Rig(bench, state={"ground": disk})
     watch = Watch(bench, rig)
     fill(disk)
