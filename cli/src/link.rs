@@ -15,11 +15,13 @@ pub fn run(settings: Settings, identity: Identity) -> anyhow::Result<()> {
     runtime.block_on(async {
         let (side, fingerprint) = (settings.side.name(), identity.public().fingerprint());
         let peer = settings.peer.fingerprint();
+        // Before anything is opened, so that being asked to end while starting is heard.
+        let termination = termination()?;
         let node = Node::start(node_config(settings, identity)).await?;
         let listening = node.local_addr().map(|address| address.to_string());
         let status = node.status_addr().map(|address| format!("http://{address}/"));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), side, fingerprint, peer, listening, status, "started");
-        node.run(termination()?).await;
+        node.run(termination).await;
         tracing::info!("ended");
         Ok(())
     })

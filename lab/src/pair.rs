@@ -596,7 +596,7 @@ impl Node {
         seed[8..12].copy_from_slice(&life.to_be_bytes());
         let since_1970 = Duration::from_secs(1_790_000_000) + elapsed;
         let mut session = SessionConfig::new(side, quic, now, since_1970, seed);
-        session.epoch = 1000 + life;
+        session.epoch = 1000 + u64::from(life);
         session.replay = replay.clone();
         Self {
             session: Session::new(session).expect("a valid configuration"),

@@ -27,7 +27,7 @@ use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, Sp
 use crate::netwatch::{self, NetworkChange};
 use crate::socket::{BearerSocket, Datagram};
 use crate::status::{StatusError, StatusServer, StatusSnapshot};
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::video::{Flow, VideoDatagram, VideoInput, VideoOutput, VideoSpec};
 use dial::Dialler;
 
@@ -38,7 +38,7 @@ const VIDEO_CHANNEL: usize = 4096;
 /// Several network changes in a row (address gone, link down, link up, address) are one.
 const NETWORK_SETTLE: Duration = Duration::from_millis(20);
 /// Inputs handled before others get their turn.
-const BURST: usize = 64;
+const BURST: usize = 16;
 
 /// What the link wants of the camera.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -254,6 +254,7 @@ impl Node {
             }
             if self.settled.is_some_and(|settled| now >= settled) {
                 self.settled = None;
+                self.reopen_bound_socket();
                 self.session.network_changed(now);
                 self.drain(now);
             }
@@ -307,6 +308,25 @@ impl Node {
             EndpointEvent::Frame { from, frame } => {
                 self.route(now, from, &frame);
             }
+        }
+    }
+
+    /// A socket that is bound to an interface dies with it; after the modem is back only a new one works.
+    fn reopen_bound_socket(&mut self) {
+        let Some(interface) = self.config.bind_interface.as_deref() else { return };
+        let Some(old) = self.socket.as_ref().and_then(|socket| socket.local_addr().ok()) else { return };
+        let reopened = match self.config.role {
+            Role::Connect(_) => BearerSocket::towards(old, Some(interface)),
+            // Its port has to be free first.
+            Role::Listen(address) => {
+                self.socket = None;
+                BearerSocket::listen(address, Some(interface))
+            }
+        };
+        match reopened {
+            Ok(socket) => self.socket = Some(socket),
+            // Still gone: its return is another network change.
+            Err(error) => tracing::debug!(%error, interface, "cannot bind to the interface"),
         }
     }
 
@@ -434,7 +454,10 @@ impl Node {
                 self.dialler.on_disconnected();
                 self.tell(NodeEvent::Disconnected(reason.to_string()));
             }
-            Event::AddressWanted => self.dialler.look_up(self.session.stats(now).remote),
+            Event::AddressWanted => {
+                self.dialler.on_silence();
+                self.dialler.look_up(self.session.stats(now).remote);
+            }
             Event::PeerMoved { from, to } => {
                 tracing::info!(%from, %to, "the other side's address changed");
                 self.tell(NodeEvent::PeerMoved(from, to));
@@ -541,8 +564,11 @@ fn session_config(
     let random = ring::rand::SystemRandom::new();
     ring::rand::SecureRandom::fill(&random, &mut seed).map_err(|_| NodeError::NoRandomness)?;
     let mut session = SessionConfig::new(config.side, quic, started, since_1970, seed);
+    // The counter in front, so that it grows; random bits behind, so that two lives never share one even if nothing can be
+    // stored and the clock stands still at boot.
+    let count = store.as_ref().map_or_else(|| store::epoch_by_clock(since_1970), |store| store.next_epoch(since_1970));
+    session.epoch = u64::from(count) << 16 | u64::from(u16::from_be_bytes([seed[30], seed[31]]));
     if let Some(store) = store {
-        session.epoch = store.next_epoch(since_1970);
         session.replay = store.load_replay();
     }
     session.heartbeat = config.heartbeat;

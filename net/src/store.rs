@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use aquila_proto::identity::PublicKey;
 use aquila_proto::quic::TicketStore;
+use aquila_proto::session::is_replay_snapshot;
 
 /// Tickets kept on disk for one peer.
 const MAX_TICKETS: usize = 64;
@@ -47,7 +48,7 @@ impl Store {
     pub fn next_epoch(&self, since_1970: Duration) -> u32 {
         let path = self.dir.join("starts");
         let stored = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<u32>().ok());
-        let by_clock = u32::try_from(since_1970.as_secs().saturating_sub(1_577_836_800)).unwrap_or(u32::MAX);
+        let by_clock = epoch_by_clock(since_1970);
         let epoch = stored.map_or(by_clock, |stored| stored.saturating_add(1).max(by_clock));
         if let Err(error) = write_whole(&path, epoch.to_string().as_bytes()) {
             tracing::warn!(%error, path = %path.display(), "cannot store the start counter; relying on the clock");
@@ -86,8 +87,13 @@ impl Store {
             }
             let generation = u64::from_be_bytes(record[..8].try_into().expect("eight bytes"));
             let len = usize::from(u16::from_be_bytes(record[8..10].try_into().expect("two bytes")));
-            if generation > 0 && len <= REPLAY_SLOT - 10 && newest.as_ref().is_none_or(|(best, _)| generation > *best) {
-                newest = Some((generation, record[10..10 + len].to_vec()));
+            let snapshot = record.get(10..10 + len).unwrap_or_default();
+            if generation == 0 || newest.as_ref().is_some_and(|(best, _)| generation < *best) {
+                continue;
+            }
+            match is_replay_snapshot(snapshot) {
+                true => newest = Some((generation, snapshot.to_vec())),
+                false => tracing::warn!(generation, "a stored replay window is damaged; using the one before"),
             }
         }
         let (generation, snapshot) = newest?;
@@ -117,6 +123,11 @@ impl Store {
             Err(_) => {}
         }
     }
+}
+
+/// A start counter from the clock alone: seconds since 2020.
+pub fn epoch_by_clock(since_1970: Duration) -> u32 {
+    u32::try_from(since_1970.as_secs().saturating_sub(1_577_836_800)).unwrap_or(u32::MAX)
 }
 
 /// Resumption tickets in files, one each, and in memory.
@@ -157,7 +168,7 @@ impl TicketStore for FileTickets {
             }
             cache.insert(name.clone(), value.to_vec());
         }
-        if let Err(error) = self.prune().and_then(|()| write_whole(&self.path(&name), value))
+        if let Err(error) = self.prune().and_then(|()| write_unsynced(&self.path(&name), value))
             && !self.warned.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(%error, dir = %self.dir.display(), "cannot store tickets: no 0-RTT after the next restart");
@@ -289,17 +300,26 @@ mod tests {
         fs::remove_dir_all(&dir).unwrap();
     }
 
+    /// The magic number and a digest over it: a window that has seen nothing.
+    fn whole_replay_window() -> Vec<u8> {
+        let mut bytes = b"aqR2".to_vec();
+        bytes.extend_from_slice(ring::digest::digest(&ring::digest::SHA256, b"aqR2").as_ref());
+        bytes
+    }
+
     #[test]
     fn the_newest_whole_replay_window_is_loaded() {
         let dir = dir("replay");
         let mut store = open(&dir);
         assert_eq!(store.load_replay(), None);
-        store.save_replay(b"one");
-        store.save_replay(b"two");
+        let (whole, torn) = (whole_replay_window(), b"torn");
+        store.save_replay(&whole);
+        assert_eq!(open(&dir).load_replay(), Some(whole.clone()));
+        store.save_replay(torn);
         let mut reborn = open(&dir);
-        assert_eq!(reborn.load_replay(), Some(b"two".to_vec()));
-        reborn.save_replay(b"three");
-        assert_eq!(open(&dir).load_replay(), Some(b"three".to_vec()));
+        assert_eq!(reborn.load_replay(), Some(whole.clone()), "the one before");
+        reborn.save_replay(&whole);
+        assert_eq!(open(&dir).load_replay(), Some(whole));
         fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -14,8 +14,8 @@ const WORDS: usize = (WINDOW / 64) as usize;
 const EPOCHS: usize = 4;
 
 /// Bytes of one epoch in a snapshot.
-const SNAPSHOT_EPOCH: usize = 4 + 8 + WORDS * 8;
-const MAGIC: &[u8; 4] = b"aqR1";
+const SNAPSHOT_EPOCH: usize = 8 + 8 + WORDS * 8;
+const MAGIC: &[u8; 4] = b"aqR2";
 
 /// What to do with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +34,12 @@ pub enum Verdict {
 /// Remembers what was delivered.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ReplayGuard {
-    /// Newest epoch first.
     epochs: Vec<Epoch>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 struct Epoch {
-    epoch: u32,
+    epoch: u64,
     newest: u64,
     /// Bit `seq % WINDOW` is set if `seq` was seen, for the sequence numbers in the window.
     seen: [u64; WORDS],
@@ -53,18 +52,22 @@ pub struct SnapshotError;
 
 impl ReplayGuard {
     /// Judges a message and remembers it if it is fresh. `early`: it came in 0-RTT data.
-    pub fn check(&mut self, epoch: u32, seq: u64, early: bool) -> Verdict {
+    pub fn check(&mut self, epoch: u64, seq: u64, early: bool) -> Verdict {
         if let Some(known) = self.epochs.iter_mut().find(|known| known.epoch == epoch) {
             return known.check(seq);
         }
-        let newer = self.epochs.first().is_none_or(|newest| epoch > newest.epoch);
+        let newer = self.epochs.iter().all(|known| epoch > known.epoch);
         if early && !newer {
             // Also a sender that lost its state and counts from a lower epoch: it waits for the handshake, one RTT.
             return Verdict::Doubtful;
         }
-        self.epochs.insert(0, Epoch { epoch, newest: 0, seen: [0; WORDS] });
-        self.epochs.truncate(EPOCHS);
-        self.epochs[0].check(seq)
+        if self.epochs.len() == EPOCHS {
+            // The lowest goes: the highest says what is newer.
+            let lowest = (0..EPOCHS).min_by_key(|index| self.epochs[*index].epoch);
+            self.epochs.swap_remove(lowest.expect("there are some"));
+        }
+        self.epochs.push(Epoch { epoch, newest: 0, seen: [0; WORDS] });
+        self.epochs.last_mut().expect("just pushed").check(seq)
     }
 
     /// Everything that must survive a restart, about 1 kB.
@@ -95,8 +98,8 @@ impl ReplayGuard {
         let word = |bytes: &[u8]| bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
         let epochs = records.iter().map(|record| {
             let mut seen = [0; WORDS];
-            seen.iter_mut().zip(record[12..].chunks(8)).for_each(|(slot, bytes)| *slot = word(bytes));
-            Epoch { epoch: word(&record[..4]) as u32, newest: word(&record[4..12]), seen }
+            seen.iter_mut().zip(record[16..].chunks(8)).for_each(|(slot, bytes)| *slot = word(bytes));
+            Epoch { epoch: word(&record[..8]), newest: word(&record[8..16]), seen }
         });
         Ok(Self { epochs: epochs.collect() })
     }
@@ -169,6 +172,11 @@ mod tests {
         assert_eq!(guard.check(7, 1, true), Verdict::Duplicate);
         assert_eq!(guard.check(6, 1, true), Verdict::Doubtful);
         assert_eq!(guard.check(6, 1, false), Verdict::Fresh, "a sender that lost its state is heard again when live");
+        assert_eq!(guard.check(7, 1, true), Verdict::Duplicate);
+        for epoch in [1, 2, 3] {
+            assert_eq!(guard.check(epoch, 1, false), Verdict::Fresh);
+        }
+        assert_eq!(guard.check(8, 1, true), Verdict::Duplicate, "the highest is not forgotten");
     }
 
     #[test]

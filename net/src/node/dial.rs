@@ -14,11 +14,27 @@ pub(super) struct Dialler {
     last_failure: Option<String>,
     attempts: usize,
     connected: bool,
+    unanswered: u32,
 }
 
 impl Dialler {
     pub fn new(remote: Option<String>) -> Self {
-        Self { remote, lookup: None, current: None, last_failure: None, attempts: 0, connected: false }
+        Self { remote, lookup: None, current: None, last_failure: None, attempts: 0, connected: false, unanswered: 0 }
+    }
+
+    /// Nothing has come back from the address that was tried. Said once: a side that is not meant for our key does not
+    /// answer, so there is nothing else to tell it by.
+    pub fn on_silence(&mut self) {
+        if self.connected {
+            return;
+        }
+        self.unanswered += 1;
+        if self.unanswered == 3 {
+            self.on_failure(
+                "nobody answers. Is the other side running and reachable by UDP, does it have our public key as its peer, and \
+                 do we have its?",
+            );
+        }
     }
 
     /// Starts a lookup, unless one is under way. `current`: the address that is connected to, but silent.
@@ -53,6 +69,7 @@ impl Dialler {
             _ => {
                 let address = addresses[self.attempts % addresses.len()];
                 self.attempts += 1;
+                self.connected &= self.current == Some(address);
                 Some(address)
             }
         }
@@ -69,6 +86,7 @@ impl Dialler {
     /// Connected: this address works, and the next failure is news again.
     pub fn on_connected(&mut self) {
         self.last_failure = None;
+        self.unanswered = 0;
         self.connected = true;
     }
 

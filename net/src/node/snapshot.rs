@@ -126,7 +126,7 @@ fn drops(class: Class, stats: &Stats) -> BTreeMap<String, u64> {
     let reasons: &[(&str, u64)] = match class {
         Class::Control => &[
             ("full", control.full),
-            ("expired", control.expired),
+            ("expired", control.expired + counters.expired_commands),
             ("superseded", control.superseded),
             ("stale", control.stale + counters.stale_setpoints),
             ("overtaken", counters.overtaken_setpoints),

@@ -63,7 +63,7 @@ const MAX_GROWTH_EXPONENT: f64 = 5.0;
 /// Time over the round trip until a report shows what a packet met.
 const REPORT_DELAY: Duration = Duration::from_millis(15);
 const HOLD: Duration = Duration::from_secs(1);
-const HOLD_GAIN: f64 = 1.04;
+const HOLD_GAIN: f64 = 1.02;
 /// Base delay and base round trip are the minima of this long.
 const BASE_MEMORY: Duration = Duration::from_secs(10);
 /// While the link is the limit, its queue is drained this often, or the base would come to include it. A pause of

@@ -94,6 +94,8 @@ pub enum BearerEvent {
     BulkReadable,
     /// The peer has all of a message.
     Acknowledged { token: u64 },
+    /// The peer did not take a message; it has to be sent again.
+    Refused { token: u64 },
     /// The peer's address changed.
     PeerMoved { from: SocketAddr, to: SocketAddr },
     /// The connection used for sending is gone, and with it what was not acknowledged.
@@ -283,6 +285,8 @@ impl QuicBearer {
         }
         let mut response = Vec::new();
         let path = FourTuple::new(from, local);
+        let cid = data.get(1..9).and_then(|cid| <[u8; 8]>::try_from(cid).ok());
+        let is_short = data.first().is_some_and(|first| first & 0x80 == 0);
         match self.endpoint.handle(now, path, ecn, data, &mut response) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some(conn) = self.connections.iter_mut().find(|conn| conn.handle == handle) {
@@ -291,6 +295,10 @@ impl QuicBearer {
             }
             Some(DatagramEvent::NewConnection(incoming)) => self.handle_incoming(now, incoming),
             Some(DatagramEvent::Response(transmit)) => self.respond(transmit, response),
+            // A short header with an id that is none of ours was dropped without a word.
+            None if is_short && !cid.is_some_and(|cid| self.cids.recognises(&cid)) => {
+                self.on_unknown(from, "packet of no connection of ours".to_owned(), false);
+            }
             None => {}
         }
         self.pump(now);
@@ -541,6 +549,9 @@ impl QuicBearer {
                 self.events.push_back(BearerEvent::Connected { connection: id, remote, resumed });
             }
             ConnEvent::Ended { reason, remote } => {
+                if let Some(conn) = self.connection_mut(id).filter(|conn| !conn.inner.is_closed()) {
+                    conn.close(now);
+                }
                 if self.active == Some(id) {
                     self.active = None;
                     self.events.push_back(BearerEvent::Disconnected(reason));

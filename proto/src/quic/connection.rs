@@ -53,6 +53,8 @@ pub(super) struct Conn {
     /// Protocols the client offered, if ours is not among them.
     pub offered: Option<String>,
     connected: bool,
+    /// The peer's key is the one we pinned.
+    verified: bool,
     ended: bool,
     goodbyes: u8,
     since: Instant,
@@ -82,6 +84,7 @@ impl Conn {
             remote,
             offered: None,
             connected: false,
+            verified: false,
             ended: false,
             goodbyes: 0,
             since,
@@ -125,7 +128,7 @@ impl Conn {
     pub fn send_message(&mut self, head: &[u8], body: &[u8], priority: i32, token: u64) -> Option<StreamId> {
         let id = self.inner.streams().open(Dir::Uni)?;
         let mut stream = self.inner.send_stream(id);
-        let written = stream.write(head).ok()? + stream.write(body).ok()?;
+        let written = stream.write(head).unwrap_or(0) + stream.write(body).unwrap_or(0);
         if written < head.len() + body.len() || stream.set_priority(priority).is_err() {
             // Flow control: the peer has stopped reading.
             let _ = stream.reset(RESET_STALE);
@@ -204,9 +207,16 @@ impl Conn {
                 }
             }
             Event::Stream(StreamEvent::Readable { id }) => self.read(id, peer, out),
-            Event::Stream(StreamEvent::Finished { id } | StreamEvent::Stopped { id, .. }) => {
+            Event::Stream(StreamEvent::Finished { id }) => {
                 if let Some(token) = self.sent.remove(&id) {
                     out.push_back(ConnEvent::Up(BearerEvent::Acknowledged { token }));
+                }
+            }
+            Event::Stream(StreamEvent::Stopped { id, .. }) => {
+                // Refused, not received: the message is still the session's to deliver.
+                let _ = self.inner.send_stream(id).reset(RESET_STALE);
+                if let Some(token) = self.sent.remove(&id) {
+                    out.push_back(ConnEvent::Up(BearerEvent::Refused { token }));
                 }
             }
             _ => {}
@@ -230,10 +240,15 @@ impl Conn {
         out.push_back(ConnEvent::Connected { remote: self.remote, resumed });
     }
 
-    fn is_peer(&self, peer: &PublicKey) -> bool {
+    fn is_peer(&mut self, peer: &PublicKey) -> bool {
+        if self.verified {
+            return true;
+        }
         let identity = self.inner.crypto_session().peer_identity();
         let chain = identity.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
-        chain.is_some_and(|chain| chain.first().and_then(|der| PublicKey::from_spki_der(der)) == Some(*peer))
+        self.verified =
+            chain.is_some_and(|chain| chain.first().and_then(|der| PublicKey::from_spki_der(der)) == Some(*peer));
+        self.verified
     }
 
     fn read(&mut self, id: StreamId, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
@@ -278,6 +293,8 @@ impl Conn {
                     early: !self.connected,
                 }));
             }
+            // A stream that is known only by a later one has no bytes yet and costs nothing.
+            Some(false) if message.is_empty() => drop(self.partial.remove(&id)),
             Some(false) if !too_long && self.partial.len() <= MAX_PARTIAL => {}
             _ => {
                 self.partial.remove(&id);

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use crate::Class;
 use crate::mavlink::treatment::StateKey;
 use crate::quic::StreamRef;
-use crate::wire::message::Setpoint;
 
 /// Bounds of the outbox and lifetimes of what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +43,7 @@ impl Default for OutboxLimits {
 /// A message on its way.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// Its sequence number; also its token with the bearer.
+    /// Its sequence number among the messages of its class; [`Outgoing::token`] tells both classes apart.
     pub seq: u64,
     /// Control or Telemetry.
     pub class: Class,
@@ -54,11 +53,10 @@ pub struct Outgoing {
     pub origin: Instant,
     /// When it is given up.
     pub expires: Instant,
-    /// Set for setpoints.
-    pub setpoint: Option<Setpoint>,
+    /// Set for setpoints: which kind.
+    pub slot: Option<u64>,
     stream: Option<StreamRef>,
     last_sent: Option<Instant>,
-    copies: u32,
 }
 
 /// Why control messages were not delivered.
@@ -79,10 +77,13 @@ pub struct OutboxDrops {
 pub struct Outbox {
     limits: OutboxLimits,
     waiting: VecDeque<Outgoing>,
+    /// Batches of telemetry that were lost with a connection.
+    resend: VecDeque<Outgoing>,
     sent: BTreeMap<u64, Outgoing>,
     /// Control only; batches of telemetry are bounded by their own queue and window.
     control_bytes: usize,
     next_seq: u64,
+    next_batch: u64,
     slots: BTreeMap<StateKey, u64>,
     drops: OutboxDrops,
 }
@@ -96,9 +97,11 @@ impl Outbox {
         Self {
             limits,
             waiting: VecDeque::new(),
+            resend: VecDeque::new(),
             sent: BTreeMap::new(),
             control_bytes: 0,
             next_seq: 1,
+            next_batch: 1,
             slots: BTreeMap::new(),
             drops: OutboxDrops::default(),
         }
@@ -115,7 +118,7 @@ impl Outbox {
     pub fn push_setpoint(&mut self, now: Instant, key: StateKey, frame: Bytes, liveness: bool) -> Option<StreamRef> {
         let max_age = if liveness { self.limits.liveness_age } else { self.limits.setpoint_age };
         let slot = self.slot(key);
-        let of_slot = |message: &Outgoing| message.setpoint.is_some_and(|setpoint| setpoint.slot == slot);
+        let of_slot = |message: &Outgoing| message.slot == Some(slot);
         if let Some(index) = self.waiting.iter().position(of_slot) {
             let old = self.waiting.remove(index);
             self.forget_bytes(old.as_ref());
@@ -126,8 +129,7 @@ impl Outbox {
             self.drops.superseded += 1;
             old.stream
         });
-        let setpoint = Setpoint { slot, max_age_ms: max_age.as_millis() as u64 };
-        self.push(now, frame, now + max_age, Some(setpoint));
+        self.push(now, frame, now + max_age, Some(slot));
         cancelled
     }
 
@@ -144,28 +146,52 @@ impl Outbox {
 
     /// Puts a message back that could not be sent.
     pub fn unpop(&mut self, message: Outgoing) {
-        self.waiting.push_front(message);
+        self.put_back(message);
     }
 
     /// Notes that a message has been sent on `stream`.
     pub fn on_sent(&mut self, now: Instant, mut message: Outgoing, stream: StreamRef) {
         message.stream = Some(stream);
         message.last_sent = Some(now);
-        self.sent.insert(message.seq, message);
+        self.sent.insert(message.token(), message);
     }
 
     /// Notes that the peer has a message; returns it.
-    pub fn on_acknowledged(&mut self, seq: u64) -> Option<Outgoing> {
-        self.take_sent(seq)
+    pub fn on_acknowledged(&mut self, token: u64) -> Option<Outgoing> {
+        self.take_sent(token)
     }
 
     /// The connection is gone, or its early data was not taken: everything not acknowledged waits again, in order.
     pub fn requeue(&mut self) {
-        for (_, mut message) in std::mem::take(&mut self.sent).into_iter().rev() {
-            message.stream = None;
-            message.last_sent = None;
-            message.copies = 0;
-            self.waiting.push_front(message);
+        for (_, message) in std::mem::take(&mut self.sent).into_iter().rev() {
+            self.put_back(message);
+        }
+    }
+
+    /// The peer has refused one message: it waits again.
+    pub fn requeue_one(&mut self, token: u64) {
+        if let Some(message) = self.sent.remove(&token) {
+            self.put_back(message);
+        }
+    }
+
+    /// The next batch of telemetry that has to be sent again.
+    pub fn pop_resend(&mut self) -> Option<Outgoing> {
+        self.resend.pop_front()
+    }
+
+    /// Whether there is one.
+    pub fn has_resend(&self) -> bool {
+        !self.resend.is_empty()
+    }
+
+    /// At the front of its queue: control's, or that of telemetry, which leaves through the gate.
+    fn put_back(&mut self, mut message: Outgoing) {
+        message.stream = None;
+        message.last_sent = None;
+        match message.class {
+            Class::Control => self.waiting.push_front(message),
+            _ => self.resend.push_front(message),
         }
     }
 
@@ -175,8 +201,9 @@ impl Outbox {
             let old = self.waiting.remove(index);
             self.on_expired(old);
         }
+        self.resend.retain(|message| message.expires > now);
         let expired: Vec<u64> =
-            self.sent.values().filter(|message| message.expires <= now).map(|message| message.seq).collect();
+            self.sent.values().filter(|message| message.expires <= now).map(Outgoing::token).collect();
         for seq in expired {
             let old = self.take_sent(seq);
             if let Some(stream) = old.as_ref().and_then(|old| old.stream) {
@@ -189,7 +216,7 @@ impl Outbox {
 
     /// When [`Outbox::expire`] next has something to do.
     pub fn next_expiry(&self) -> Option<Instant> {
-        self.waiting.iter().chain(self.sent.values()).map(|message| message.expires).min()
+        self.waiting.iter().chain(&self.resend).chain(self.sent.values()).map(|message| message.expires).min()
     }
 
     /// Control messages last sent at `before` or earlier, oldest first: due for another copy.
@@ -212,13 +239,7 @@ impl Outbox {
     pub fn on_copied(&mut self, now: Instant, seq: u64) {
         if let Some(message) = self.sent.get_mut(&seq) {
             message.last_sent = Some(now);
-            message.copies += 1;
         }
-    }
-
-    /// Whether something waits to be sent for the first time.
-    pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
     }
 
     /// Control messages that wait, and their bytes.
@@ -237,28 +258,22 @@ impl Outbox {
         self.drops
     }
 
-    fn push(&mut self, now: Instant, frames: Bytes, expires: Instant, setpoint: Option<Setpoint>) {
+    fn push(&mut self, now: Instant, frames: Bytes, expires: Instant, slot: Option<u64>) {
         while self.control_messages() >= self.limits.messages
             || (self.control_bytes + frames.len() > self.limits.bytes && self.control_messages() > 0)
         {
             self.drop_oldest();
         }
         self.control_bytes += frames.len();
-        let message = self.outgoing(Class::Control, now, frames, expires, setpoint);
+        let message = self.outgoing(Class::Control, now, frames, expires, slot);
         self.waiting.push_back(message);
     }
 
-    fn outgoing(
-        &mut self,
-        class: Class,
-        now: Instant,
-        frames: Bytes,
-        expires: Instant,
-        setpoint: Option<Setpoint>,
-    ) -> Outgoing {
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        Outgoing { seq, class, frames, origin: now, expires, setpoint, stream: None, last_sent: None, copies: 0 }
+    fn outgoing(&mut self, class: Class, now: Instant, frames: Bytes, expires: Instant, slot: Option<u64>) -> Outgoing {
+        let next = if class == Class::Control { &mut self.next_seq } else { &mut self.next_batch };
+        let seq = *next;
+        *next += 1;
+        Outgoing { seq, class, frames, origin: now, expires, slot, stream: None, last_sent: None }
     }
 
     fn slot(&mut self, key: StateKey) -> u64 {
@@ -306,7 +321,7 @@ impl Outbox {
 
     fn count_expired(&mut self, old: Option<&Outgoing>) {
         match old {
-            Some(old) if old.setpoint.is_some() => self.drops.stale += 1,
+            Some(old) if old.slot.is_some() => self.drops.stale += 1,
             Some(_) => self.drops.expired += 1,
             None => {}
         }
@@ -314,8 +329,11 @@ impl Outbox {
 }
 
 impl Outgoing {
-    /// Copies sent beyond the first transmission.
-    pub fn copies(&self) -> u32 {
-        self.copies
+    /// Names the message to the bearer: its sequence number, marked if it is a batch of telemetry.
+    pub fn token(&self) -> u64 {
+        if self.class == Class::Control { self.seq } else { self.seq | BATCH }
     }
 }
+
+/// Above all sequence numbers (varints end at 2^62), so that control comes first in the order of tokens.
+const BATCH: u64 = 1 << 62;

@@ -110,11 +110,10 @@ impl TelemetryQueue {
     }
 
     /// The next packet's worth, of at most `max` bytes of frames, if one is due: either full or waited for long enough.
-    /// `transactions`: whether those may be sent now. The two kinds take turns, so that a parameter download does not
-    /// stop the attitude, nor the other way round.
-    pub fn pop_batch(&mut self, now: Instant, max: usize, transactions: bool) -> Option<Batch> {
+    /// The two kinds take turns, so that a parameter download does not stop the attitude, nor the other way round.
+    pub fn pop_batch(&mut self, now: Instant, max: usize) -> Option<Batch> {
         let states_due = self.states_due(max).is_some_and(|due| due <= now);
-        let transactions_due = transactions && self.transactions_due(max).is_some_and(|due| due <= now);
+        let transactions_due = self.transactions_due(max).is_some_and(|due| due <= now);
         match (states_due, transactions_due) {
             (false, false) => None,
             (true, false) => self.pop_states(max),
@@ -127,9 +126,8 @@ impl TelemetryQueue {
     }
 
     /// When [`TelemetryQueue::pop_batch`] has something next.
-    pub fn next_due(&self, max: usize, transactions: bool) -> Option<Instant> {
-        let transactions = if transactions { self.transactions_due(max) } else { None };
-        self.states_due(max).into_iter().chain(transactions).min()
+    pub fn next_due(&self, max: usize) -> Option<Instant> {
+        self.states_due(max).into_iter().chain(self.transactions_due(max)).min()
     }
 
     /// Drops transactions older than the limit, and, with `all_states`, every last value: after an outage only new ones

@@ -42,7 +42,7 @@ pub struct SessionConfig {
     /// Everything random comes from here. Secret.
     pub seed: [u8; 32],
     /// Which life of this end it is: larger than at every start before, as far as is known.
-    pub epoch: u32,
+    pub epoch: u64,
     /// [`Session::replay_snapshot`](super::Session::replay_snapshot) of the former life.
     pub replay: Option<Vec<u8>>,
     /// A heartbeat leaves this often, in both directions.
@@ -75,7 +75,7 @@ impl SessionConfig {
             since_1970,
             seed,
             // Seconds since 2020, so that an end which cannot store its epoch still has a growing one.
-            epoch: since_1970.as_secs().saturating_sub(1_577_836_800).min(u64::from(u32::MAX)) as u32,
+            epoch: since_1970.as_secs().saturating_sub(1_577_836_800),
             replay: None,
             heartbeat: Duration::from_millis(100),
             stalled_after: Duration::from_millis(250),

@@ -89,7 +89,8 @@ impl Silence {
             (LinkState::Stalled, Some(last)) => Some(last + lost_after),
             _ => None,
         };
-        let address = self.address_asked.map(|at| at + ADDRESS_INTERVAL).filter(|_| self.state != LinkState::Up);
+        let address = self.address_asked.max(self.last_word).map(|at| at + ADDRESS_INTERVAL);
+        let address = address.filter(|_| self.state != LinkState::Up);
         state.into_iter().chain(address).min()
     }
 }

@@ -64,6 +64,8 @@ pub struct Session {
     bulk_out: VecDeque<Bytes>,
     bulk_bytes: usize,
     replay: ReplayGuard,
+    /// The same for batches of telemetry, which count on their own; not kept over a restart.
+    batches: ReplayGuard,
     replay_dirty: bool,
     arrivals: ArrivalLog,
     sent: SentLog,
@@ -77,6 +79,11 @@ pub struct Session {
     events: VecDeque<Event>,
     buffer: Vec<u8>,
     drained: bool,
+}
+
+/// Whether these bytes are a whole [`Session::replay_snapshot`].
+pub fn is_replay_snapshot(bytes: &[u8]) -> bool {
+    ReplayGuard::restore(bytes).is_ok()
 }
 
 /// Bytes of bulk data that wait in the session; more are refused, so that the writer waits.
@@ -102,6 +109,7 @@ impl Session {
             bulk_out: VecDeque::new(),
             bulk_bytes: 0,
             replay: replay.ok().flatten().unwrap_or_default(),
+            batches: ReplayGuard::default(),
             replay_dirty: false,
             arrivals: ArrivalLog::default(),
             sent: SentLog::default(),
@@ -171,6 +179,7 @@ impl Session {
         self.begin_input(now);
         self.counters.packets_in += 1;
         self.counters.bytes_in += data.len() as u64;
+        self.outbound.bulk_blocked = false;
         self.inbound.received_us = self.clock_us(received.min(now));
         self.inbound.ecn = ecn.map_or(0, |ecn| ecn as u8);
         self.bearer.handle_datagram(now, from, local, ecn, data);
@@ -188,7 +197,6 @@ impl Session {
     pub fn network_changed(&mut self, now: Instant) {
         self.begin_input(now);
         self.bearer.network_changed(now);
-        self.controller.on_path_change(now);
         self.outbound.probe_now(now);
         self.after_input(now);
     }
@@ -218,7 +226,12 @@ impl Session {
     pub fn send_video(&mut self, now: Instant, flow: usize, packet: &[u8]) -> Option<PushOutcome> {
         self.begin_input(now);
         self.counters.accepted[Class::Video.index()] += 1;
-        let outcome = self.video_out.get_mut(flow).map(|queue| queue.push(now, packet));
+        let outcome = self.video_out.get_mut(flow).map(|queue| {
+            if queue.counters().packets_in == 0 {
+                queue.begin_grace(now);
+            }
+            queue.push(now, packet)
+        });
         self.after_input(now);
         outcome
     }
@@ -371,6 +384,7 @@ impl Session {
                     self.on_new_connection(now);
                 }
                 self.outbound.on_connected(now, connection);
+                self.video_out.iter_mut().for_each(|queue| queue.begin_grace(now));
                 self.silence.on_word(now);
                 self.events.push_back(Event::Connected { remote, resumed });
                 self.release_held(now, connection);
@@ -388,6 +402,7 @@ impl Session {
                     self.counters.acknowledged += 1;
                 }
             }
+            BearerEvent::Refused { token } => self.outbox.requeue_one(token),
             BearerEvent::PeerMoved { from, to } => {
                 self.controller.on_path_change(now);
                 self.outbound.probe_now(now);

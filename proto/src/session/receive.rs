@@ -22,6 +22,8 @@ use crate::wire::{flow, varint::take_varint};
 const MAX_HELD: usize = 64;
 /// Kinds of setpoint whose newest is remembered.
 const MAX_SLOTS: usize = 1024;
+/// See [`Session::is_past_its_time`].
+const UNTOLD_AGE_MS: u64 = 1_000;
 /// Unknown peers are reported this often.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(60);
 /// A round trip below all of the last this many heartbeats is the smallest of late.
@@ -40,7 +42,7 @@ pub(super) struct Inbound {
     /// Frames that the peer has given out, and lost.
     pub peer_frames: (u64, u64),
     /// (epoch, slot) of setpoints, and the newest sequence number delivered.
-    newest_setpoint: BTreeMap<(u32, u64), u64>,
+    newest_setpoint: BTreeMap<(u64, u64), u64>,
     held: Vec<(ConnectionId, Bytes)>,
     rtts: std::collections::VecDeque<Duration>,
     unknown: Option<(UnknownPeer, u64)>,
@@ -83,7 +85,9 @@ impl Session {
             },
             _ => self.counters.malformed += 1,
         }
-        self.silence.on_word(now);
+        if !early {
+            self.silence.on_word(now);
+        }
     }
 
     fn on_hello(&mut self, hello: Hello) {
@@ -99,7 +103,8 @@ impl Session {
             self.counters.malformed += 1;
             return;
         };
-        match self.replay.check(header.epoch, header.seq, early) {
+        let guard = if header.telemetry { &mut self.batches } else { &mut self.replay };
+        match guard.check(header.epoch, header.seq, early) {
             Verdict::Fresh => {}
             Verdict::Duplicate => return self.counters.duplicates += 1,
             Verdict::TooOld => return self.counters.replayed += 1,
@@ -108,24 +113,35 @@ impl Session {
             }
             Verdict::Doubtful => return self.counters.replayed += 1,
         }
-        self.replay_dirty = true;
-        let age_us = self.delay.excess_us(header.origin_us, self.inbound.received_us);
-        if let Some(setpoint) = header.setpoint {
-            if age_us > setpoint.max_age_ms.saturating_mul(1000) {
-                return self.counters.stale_setpoints += 1;
-            }
+        self.replay_dirty |= !header.telemetry;
+        let received_us = self.inbound.received_us;
+        if !header.telemetry && self.is_past_its_time(&header, early) {
+            return match header.slot {
+                Some(_) => self.counters.stale_setpoints += 1,
+                None => self.counters.expired_commands += 1,
+            };
+        }
+        if let Some(slot) = header.slot {
             if self.inbound.newest_setpoint.len() >= MAX_SLOTS {
                 self.inbound.newest_setpoint.clear();
             }
-            let newest = self.inbound.newest_setpoint.entry((header.epoch, setpoint.slot)).or_default();
+            let newest = self.inbound.newest_setpoint.entry((header.epoch, slot)).or_default();
             if header.seq < *newest {
                 return self.counters.overtaken_setpoints += 1;
             }
             *newest = header.seq;
         }
+        let age_us = self.delay.excess_us(header.origin_us, received_us);
         let class = if header.telemetry { Class::Telemetry } else { Class::Control };
         self.latencies.by_class[class.index()].add(now, Duration::from_micros(age_us));
         self.deliver_frames(class, frames);
+    }
+
+    /// Whether a control message came too late to be used. While its age cannot be told, on a connection of which nothing
+    /// is known but its handshake, what may be a second old is used; a setpoint is not, the next one is under way.
+    fn is_past_its_time(&self, header: &MessageHeader, early: bool) -> bool {
+        let age = self.delay.age_us(header.origin_us, self.inbound.received_us).filter(|_| !early);
+        age.map_or(header.max_age_ms < UNTOLD_AGE_MS, |age_us| age_us > header.max_age_ms.saturating_mul(1000))
     }
 
     /// Gives out MAVLink frames that lie one after the other.
@@ -153,10 +169,18 @@ impl Session {
 
     /// A datagram. In early data only messages are taken: they have a replay window, the rest has not.
     pub(super) fn on_datagram(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8], early: bool) {
+        if early {
+            // It might be replayed: it must not touch what is known of the live connection.
+            let copies = DatagramHeader::parse(bytes).filter(|(header, _)| header.flow == flow::MESSAGE);
+            if let Some((_, body)) = copies {
+                self.on_copies(now, connection, body, early);
+            }
+            return;
+        }
         self.silence.on_word(now);
         let mut rest = bytes;
         if take_varint(&mut rest) == Some(flow::FEEDBACK) {
-            if !early && self.outbound.is_live(connection) {
+            if self.outbound.is_live(connection) {
                 self.on_feedback(now, rest);
             }
             return;
@@ -179,7 +203,6 @@ impl Session {
         self.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
         match header.flow {
             flow::MESSAGE => self.on_copies(now, connection, body, early),
-            _ if early => {}
             flow::HEARTBEAT => self.on_heartbeat(now, header, body),
             flow::TELEMETRY => {
                 self.latencies.by_class[Class::Telemetry.index()].add(now, Duration::from_micros(delay_us));
@@ -234,6 +257,7 @@ impl Session {
         if let Some((echo_us, held_us)) = heartbeat.echo {
             let round_us = u64::from((received_us as u32).wrapping_sub(echo_us)).saturating_sub(held_us);
             let rtt = Duration::from_micros(round_us);
+            self.delay.on_heartbeat(header.sent_us, received_us, round_us);
             if rtt < Duration::from_secs(60) {
                 if self.inbound.rtts.len() == RTT_SAMPLES {
                     self.inbound.rtts.pop_front();

@@ -32,6 +32,8 @@ pub struct Counters {
     pub replayed: u64,
     /// Setpoints that arrived past their deadline.
     pub stale_setpoints: u64,
+    /// Commands that arrived past their deadline.
+    pub expired_commands: u64,
     /// Setpoints that arrived after a newer one of their kind.
     pub overtaken_setpoints: u64,
     /// Messages and datagrams that could not be read.

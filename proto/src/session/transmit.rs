@@ -25,8 +25,9 @@ const PACKET_OVERHEAD: usize = 1 + 8 + 2 + 3 + 16;
 const ACK_ROOM: usize = 16;
 /// Control frames handed over for one packet.
 const CONTROL_PACKET: usize = 1000;
-/// Telemetry may exceed the window by this much: ten packets ([AQUILA 3.2], the credits of the C2 class).
-const C2_RESERVE: u64 = 12_000;
+/// Telemetry may exceed the window by this much, two packets ([AQUILA 3.2], the credits of the C2 class): enough not to wait
+/// behind video, too little for a queue that control would feel.
+const C2_RESERVE: u64 = 2_400;
 /// A copy of a control message leaves when it has not been acknowledged after 1.25 round trips and this.
 const COPY_MARGIN: Duration = Duration::from_millis(10);
 /// While nothing is heard: time between probes, by how long the silence has lasted.
@@ -61,6 +62,8 @@ pub(super) struct Outbound {
     /// The next packet through the gate may leave then.
     paced_until: Option<Instant>,
     next_video: usize,
+    /// The peer's flow control holds bulk back; only something from the peer can change that.
+    pub bulk_blocked: bool,
 }
 
 impl Outbound {
@@ -154,8 +157,7 @@ impl Session {
             let header = self.message_header(&message);
             let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
             header.put_on_stream(&mut head);
-            let priority = PRIORITY[class.index().min(1)];
-            let Some(stream) = self.bearer.send_message(&head, &message.frames, priority, message.seq) else {
+            let Some(stream) = self.bearer.send_message(&head, &message.frames, PRIORITY[0], message.token()) else {
                 // No stream is free: the peer has thousands open and has stopped reading.
                 self.outbox.unpop(message);
                 break;
@@ -232,6 +234,11 @@ impl Session {
         if self.arrivals.next_due().is_none_or(|due| due > now) {
             return false;
         }
+        if self.inbound.connection != self.outbound.connection {
+            // Sequence numbers of another connection mean nothing on this one.
+            self.arrivals.reset();
+            return false;
+        }
         // At most nine bytes a packet, mostly two.
         let max_packets = self.max_body() / 9;
         let now_us = self.clock_us(now);
@@ -262,31 +269,36 @@ impl Session {
             return false;
         }
         let max = self.max_body() - MessageHeader::MAX_LEN;
-        match self.telemetry.pop_batch(now, max, true) {
+        if let Some(message) = self.outbox.pop_resend() {
+            return self.send_batch(now, message);
+        }
+        match self.telemetry.pop_batch(now, max) {
             Some(Batch::States(frames)) => {
                 self.count_sent(Class::Telemetry, frames.len());
-                self.pace(now, frames.len());
+                self.pace(now, frames.len() + PACKET_OVERHEAD);
                 self.send_datagram(now, flow::TELEMETRY, &frames)
             }
             Some(Batch::Transactions(origin, frames)) => {
                 let message = self.outbox.telemetry_batch(now, origin, frames);
-                self.pace(now, message.frames.len());
-                let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
-                self.message_header(&message).put_on_stream(&mut head);
-                match self.bearer.send_message(&head, &message.frames, PRIORITY[1], message.seq) {
-                    Some(stream) => {
-                        self.count_sent(Class::Telemetry, message.frames.len());
-                        self.outbox.on_sent(now, message, stream);
-                        true
-                    }
-                    None => {
-                        self.outbox.unpop(message);
-                        false
-                    }
-                }
+                self.send_batch(now, message)
             }
             None => false,
         }
+    }
+
+    /// Sends a batch of telemetry on a stream of its own.
+    fn send_batch(&mut self, now: Instant, message: Outgoing) -> bool {
+        let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
+        self.message_header(&message).put_on_stream(&mut head);
+        let len = message.frames.len();
+        let Some(stream) = self.bearer.send_message(&head, &message.frames, PRIORITY[1], message.token()) else {
+            self.outbox.unpop(message);
+            return false;
+        };
+        self.pace(now, len + PACKET_OVERHEAD);
+        self.count_sent(Class::Telemetry, len);
+        self.outbox.on_sent(now, message, stream);
+        true
     }
 
     fn feed_video(&mut self, now: Instant) -> bool {
@@ -316,6 +328,7 @@ impl Session {
         let max = self.max_body();
         let Some(front) = self.bulk_out.front_mut() else { return false };
         let taken = self.bearer.write_bulk(&front[..front.len().min(max)]);
+        self.outbound.bulk_blocked = taken == 0;
         bytes::Buf::advance(front, taken);
         if front.is_empty() {
             self.bulk_out.pop_front();
@@ -345,10 +358,12 @@ impl Session {
             return None;
         }
         let max = self.max_body();
-        let telemetry = self.telemetry.next_due(max - MessageHeader::MAX_LEN, true);
+        let resend = self.outbox.has_resend().then_some(now);
+        let telemetry = resend.or_else(|| self.telemetry.next_due(max - MessageHeader::MAX_LEN));
         let telemetry = telemetry.and_then(|due| Some(due.max(self.gate_opens(now, C2_RESERVE)?)));
         let fragment = max.saturating_sub(ACK_ROOM).max(MIN_PAYLOAD);
-        let waits = !self.bulk_out.is_empty() || self.video_out.iter().any(|queue| queue.has_fragment(fragment));
+        let bulk = !self.bulk_out.is_empty() && !self.outbound.bulk_blocked;
+        let waits = bulk || self.video_out.iter().any(|queue| queue.has_fragment(fragment));
         let rest = if waits { self.gate_opens(now, 0) } else { None };
         telemetry.into_iter().chain(rest).min()
     }
@@ -369,7 +384,8 @@ impl Session {
             epoch: self.config.epoch,
             seq: message.seq,
             origin_us: self.clock_us(message.origin) as u32,
-            setpoint: message.setpoint,
+            max_age_ms: message.expires.saturating_duration_since(message.origin).as_millis() as u64,
+            slot: message.slot,
             telemetry: message.class == Class::Telemetry,
         }
     }

@@ -33,6 +33,9 @@ pub struct SendQueueConfig {
     pub max_open: Duration,
 }
 
+/// See [`SendQueue::begin_grace`].
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The queue of one video flow.
 ///
 /// Packets of one RTP timestamp and SSRC, with consecutive sequence numbers, are a frame; the marker ends it. RTCP rides
@@ -55,6 +58,7 @@ pub struct SendQueue {
     /// A frame that was dropped after some of it had left; the receiver is told before anything else leaves.
     abandoned: Option<FragmentHeader>,
     recovery_needed: bool,
+    grace_until: Option<Instant>,
     spare: Vec<Vec<u8>>,
     counters: QueueCounters,
 }
@@ -196,6 +200,7 @@ impl SendQueue {
             next_number: 0,
             abandoned: None,
             recovery_needed: false,
+            grace_until: None,
             spare: Vec::new(),
             counters: QueueCounters::default(),
         }
@@ -349,10 +354,18 @@ impl SendQueue {
         }
     }
 
+    /// Frames that come in within the next second are kept for a second: the connection is new, its rate is only being
+    /// found, and a stream that begins with a large recovery point should not begin with its loss.
+    pub fn begin_grace(&mut self, now: Instant) {
+        self.grace_until = Some(now + GRACE);
+    }
+
     fn front_expires(&self) -> Option<Instant> {
         let frame = self.frames.front()?;
         let begun = frame.number.is_some();
-        Some(frame.arrived + self.config.max_age * if begun { 3 } else { 1 })
+        let age = self.config.max_age * if begun { 3 } else { 1 };
+        let in_grace = self.grace_until.is_some_and(|until| frame.arrived <= until);
+        Some(frame.arrived + if in_grace { age.max(GRACE) } else { age })
     }
 
     /// Adds a packet to the open frame, beginning one if there is none, or drops it with its frame.

@@ -12,24 +12,19 @@ use super::{flow, take_u32};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageHeader {
     /// Which life of the sender: grows at each of its starts.
-    pub epoch: u32,
-    /// Counts the sender's messages in this life, from 1. Never reused, so that copies are told from repetitions.
+    pub epoch: u64,
+    /// Counts the sender's messages of this class in this life, from 1. Never reused, so that copies are told from
+    /// repetitions.
     pub seq: u64,
     /// When the frames entered the sender, on its wrapping microsecond clock.
     pub origin_us: u32,
-    /// Set for setpoints: newer ones of the same slot replace older ones, and one older than its limit is worthless.
-    pub setpoint: Option<Setpoint>,
-    /// The sender's traffic class is Telemetry, not Control.
-    pub telemetry: bool,
-}
-
-/// What makes a message a setpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setpoint {
-    /// Number that the sender gave to this kind of setpoint (message id, source, target).
-    pub slot: u64,
     /// Age in milliseconds, over the link's propagation delay, from which it must not be used.
     pub max_age_ms: u64,
+    /// Set for setpoints: the number that the sender gave to this kind (message id, source, target); newer ones of the
+    /// same slot replace older ones.
+    pub slot: Option<u64>,
+    /// The sender's traffic class is Telemetry, not Control.
+    pub telemetry: bool,
 }
 
 const FLAG_SETPOINT: u8 = 1;
@@ -47,14 +42,14 @@ impl MessageHeader {
 
     /// Writes the header.
     pub fn put(&self, out: &mut impl BufMut) {
-        let flags = if self.setpoint.is_some() { FLAG_SETPOINT } else { 0 };
+        let flags = if self.slot.is_some() { FLAG_SETPOINT } else { 0 };
         out.put_u8(flags | if self.telemetry { FLAG_TELEMETRY } else { 0 });
-        put_varint(out, u64::from(self.epoch));
+        put_varint(out, self.epoch);
         put_varint(out, self.seq);
         out.put_u32(self.origin_us);
-        if let Some(setpoint) = self.setpoint {
-            put_varint(out, setpoint.slot);
-            put_varint(out, setpoint.max_age_ms);
+        put_varint(out, self.max_age_ms);
+        if let Some(slot) = self.slot {
+            put_varint(out, slot);
         }
     }
 
@@ -65,14 +60,15 @@ impl MessageHeader {
         if flags & !(FLAG_SETPOINT | FLAG_TELEMETRY) != 0 {
             return None;
         }
-        let epoch = u32::try_from(take_varint(&mut bytes)?).ok()?;
+        let epoch = take_varint(&mut bytes)?;
         let seq = take_varint(&mut bytes)?;
         let origin_us = take_u32(&mut bytes)?;
-        let setpoint = match flags & FLAG_SETPOINT != 0 {
-            true => Some(Setpoint { slot: take_varint(&mut bytes)?, max_age_ms: take_varint(&mut bytes)? }),
+        let max_age_ms = take_varint(&mut bytes)?;
+        let slot = match flags & FLAG_SETPOINT != 0 {
+            true => Some(take_varint(&mut bytes)?),
             false => None,
         };
-        Some((Self { epoch, seq, origin_us, setpoint, telemetry: flags & FLAG_TELEMETRY != 0 }, bytes))
+        Some((Self { epoch, seq, origin_us, max_age_ms, slot, telemetry: flags & FLAG_TELEMETRY != 0 }, bytes))
     }
 }
 
@@ -133,13 +129,13 @@ impl Hello {
 mod tests {
     use super::*;
 
-    fn header(setpoint: Option<Setpoint>) -> MessageHeader {
-        MessageHeader { epoch: 200_000_000, seq: 12_345, origin_us: 99, setpoint, telemetry: setpoint.is_none() }
+    fn header(slot: Option<u64>) -> MessageHeader {
+        MessageHeader { epoch: 1 << 40, seq: 12_345, origin_us: 99, max_age_ms: 300, slot, telemetry: slot.is_none() }
     }
 
     #[test]
     fn copies_round_trip_in_order_and_a_lying_length_ends_the_list() {
-        let setpoint = Some(Setpoint { slot: 3, max_age_ms: 300 });
+        let setpoint = Some(3);
         let mut body = Vec::new();
         put_copy(&mut body, &header(None), b"arm");
         put_copy(&mut body, &header(setpoint), b"");
@@ -154,7 +150,7 @@ mod tests {
     #[test]
     fn unknown_flags_and_truncation_are_refused() {
         let mut out = Vec::new();
-        header(Some(Setpoint { slot: 1, max_age_ms: 1 })).put(&mut out);
+        header(Some(1)).put(&mut out);
         for len in 0..out.len() {
             assert_eq!(MessageHeader::parse(&out[..len]), None);
         }
