@@ -139,11 +139,6 @@ def verify_clean(bench):
     return verify(bench, 0)
 
 
-@test("signatures are accepted at 2 % loss")
-def verify_loss(bench):
-    return verify(bench, 2)
-
-
 @test("setup_signing stays on the machine")
 def setup_signing(bench):
     rig = Rig(bench, link={"delay": 10})

@@ -1,0 +1,239 @@
+//! Writes the hand-made seeds of the corpus; what libFuzzer found lies beside them.
+//!
+//!     cargo run --no-default-features --example seeds
+//!
+//! Those of `mavlink` come from `tools/gen_mavlink_table.py`.
+
+use std::path::Path;
+
+use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
+use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use aquila_proto::wire::feedback::{Arrival, Feedback};
+use aquila_proto::wire::flow;
+use aquila_proto::wire::message::{Hello, MessageHeader, Setpoint, put_copy};
+
+fn main() {
+    wire();
+    video();
+    router();
+    texts();
+    restart();
+    quic();
+}
+
+fn seed(target: &str, name: &str, bytes: &[u8]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join(name), bytes).expect("a file");
+}
+
+fn wire() {
+    let codec = |codec: u8, name: &str, write: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = vec![codec];
+        write(&mut bytes);
+        seed("wire", name, &bytes);
+    };
+    let header = MessageHeader { epoch: 200_000_000, seq: 70_000, origin_us: 9, setpoint: None, telemetry: true };
+    let setpoint = MessageHeader { setpoint: Some(Setpoint { slot: 3, max_age_ms: 300 }), ..header };
+    let arrival = |n: u32| (n % 7 != 3).then_some(Arrival { at_us: 1_000_000 + n * 2400, ecn: (n % 4) as u8 });
+    let feedback = Feedback { sent_us: 1_000_000, first_seq: 65_530, arrivals: (0..40).map(arrival).collect() };
+    codec(0, "varint", &|out| out.extend([0x25, 0x7b, 0xbd, 0x9d, 0x7f, 0x3e, 0x7d, 0xc2, 0x19, 0x7c, 0x5e, 0xff]));
+    codec(1, "datagram", &|out| DatagramHeader { flow: flow::VIDEO + 3, seq: 65_535, sent_us: 7 }.put(out));
+    codec(2, "heartbeat", &|out| {
+        Heartbeat { echo: Some((5, 5_000_000_000)), frames_received: 70_000, frames_lost: 1 }.put(out);
+    });
+    codec(3, "recovery", &|out| RecoveryRequest { video: 1, frame: 70_000 }.put(out));
+    codec(4, "feedback", &|out| {
+        let mut report = Vec::new();
+        feedback.put(&mut report);
+        out.extend_from_slice(&report[1..]);
+    });
+    codec(5, "message", &|out| {
+        header.put(out);
+        out.extend_from_slice(b"frames");
+    });
+    codec(5, "setpoint", &|out| setpoint.put(out));
+    codec(6, "copies", &|out| {
+        put_copy(out, &header, b"arm");
+        put_copy(out, &setpoint, b"");
+    });
+    codec(7, "hello", &|out| {
+        let mut hello = Vec::new();
+        Hello { revision: 1, air: true, version: "0.1.0".into() }.put_on_stream(&mut hello);
+        out.extend_from_slice(&hello[1..]);
+    });
+}
+
+/// An RTP packet behind its length.
+fn rtp(marker: bool, sequence: u16, timestamp: u32, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![(12 + payload.len()) as u8, 0x80, 96 | u8::from(marker) << 7];
+    packet.extend(sequence.to_be_bytes());
+    packet.extend(timestamp.to_be_bytes());
+    packet.extend([0, 0, 0, 7]);
+    packet.extend(payload);
+    packet
+}
+
+fn video() {
+    let h264: [&[u8]; 4] = [&[0x67, 0x64, 0, 0x28, 0xac, 0xd9], &[0x68, 0xeb], &[0x7c, 0x85, 1, 2], &[0x41, 0x9a, 3]];
+    let h265: [&[u8]; 4] = [
+        &[0x40, 1, 0x0c, 1, 0xff, 0xff, 1, 0x60],
+        &[0x42, 1, 1, 1, 0x60, 0, 0, 3],
+        &[0x62, 1, 0x93, 7],
+        &[0, 1, 0xd0, 7],
+    ];
+    let stap: [&[u8]; 2] = [&[0x78, 0, 6, 0x67, 0x42, 0xc0, 0x1e, 1, 2, 0, 1, 0x68], &[0x61, 7]];
+    for (name, units) in [("h264", &h264[..]), ("h265", &h265), ("stap", &stap)] {
+        let packets = units.iter().enumerate().map(|(n, unit)| rtp(n + 1 == units.len(), n as u16, 3000, unit));
+        seed("rtp", name, &packets.collect::<Vec<_>>().concat());
+        // The same through the queue: each packet pushed (step 1), then fragments taken (8) and received (6).
+        let mut steps = vec![0];
+        for (n, unit) in units.iter().enumerate() {
+            steps.push(1);
+            steps.extend(rtp(n + 1 == units.len(), n as u16, 3000, unit));
+        }
+        steps.extend([8, 30, 8, 30, 6, 6, 0, 200, 8, 30, 6]);
+        seed("video_queue", name, &steps);
+    }
+    let mut steps = vec![4];
+    for n in 0..12u8 {
+        steps.extend([15, 2 | (n % 2) | ((n % 4) << 2), 3, n, n, n, 9, 12, 7]);
+    }
+    steps.extend([5, 4, 3, 0, 90, 8, 100, 6, 6, 6, 0, 255, 2, 8, 100]);
+    seed("video_queue", "own", &steps);
+    seed("rtp", "rtcp-and-noise", &[8, 0x80, 200, 0, 1, 0, 0, 0, 0, 3, 0x47, 1, 2, 14, 0xb0, 0xe0]);
+    // Whole frames, then one of two fragments out of order, a loss, an abandoned one, a jump and a new start.
+    let whole = |n: u8| [4, 0x11, n, 3, 2, 7, 7];
+    let mut steps = vec![0];
+    (0..3).for_each(|n| steps.extend(whole(n)));
+    steps.extend([4, 0x51, 4, 3, 9, 9, 9, 4, 0x10, 4, 4, 6, 5, 5, 5, 4, 0x18, 6, 0, 0, 200]);
+    steps.extend([2, 0, 0, 20, 0]);
+    (0..6).for_each(|n| steps.extend(whole(n)));
+    steps.extend([
+        0, 250, 2, 0, 0, 0, 0, 0, 250, 4, 0x13, 0, 3, 2, 7, 7, 4, 0x13, 1, 3, 2, 7, 7, 4, 0x13, 2, 3, 2, 7, 7,
+    ]);
+    seed("reassembly", "own", &steps);
+    steps[0] = 1;
+    seed("reassembly", "small", &steps);
+}
+
+fn router() {
+    // Two local endpoints, a group of two, the link; then frames of every kind from each.
+    let mut steps = vec![0, 0, 0, 1, 1, 1, 0x4d, 2, 2, 0x4d, 0, 3, 0, 1, 4, 0x35, 2, 3];
+    for from in 0..5u8 {
+        for kind in 0..10u8 {
+            steps.extend([5, from, kind, from << 1, 12, 1, 2, 3, 4, 2 - from % 3, 3, 7, 8, 9, 10, 11, 1]);
+        }
+        steps.extend([4, 200, 3, from]);
+    }
+    seed("router", "own", &steps);
+    steps[0] = 3;
+    seed("router", "all-allowed", &steps);
+    let heartbeat = Frame::build(Version::V1, 1, Address::new(1, 1), MessageId(0), &[1; 9]).expect("a known message");
+    let mut steps = vec![0, 0, 0, 1, 0, 1, 1, 5, 0, 10, heartbeat.bytes().len() as u8];
+    steps.extend_from_slice(heartbeat.bytes());
+    seed("router", "parsed", &steps);
+}
+
+fn texts() {
+    for (name, text) in [
+        ("key", "aq1:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"),
+        ("serial", "serial:/dev/serial/by-path/platform-fd500000.pcie-pci-0000:01:00.0-usb-0:1.3:1.0:921600"),
+        ("udpin", "udpin:[fe80::1%eth0]:14550"),
+        ("tcpout", "tcpout:autopilot.local:5760"),
+        ("video", "rtp://239.1.2.3:5600?codec=h265&flow=15"),
+        ("video-here", ":5600?flow=0"),
+        ("remote", "[2001:db8::7]:9400"),
+        ("mtu", "1392"),
+        ("message", "MANUAL_CONTROL"),
+    ] {
+        seed("texts", name, text.as_bytes());
+    }
+    // The sample with its defaults taken as written, less what excludes each other.
+    let sample = include_str!("../../packaging/aquila.toml");
+    let uncommented = sample.lines().map(|line| match line.strip_prefix('#') {
+        Some(key) if !key.starts_with(' ') => key,
+        _ => line,
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    let keys = uncommented.filter(|line| {
+        let key = line.split('=').next().unwrap_or_default();
+        !line.is_empty()
+            && !line.starts_with('#')
+            && !line.starts_with("connect")
+            && (seen.insert(key) || key.starts_with('['))
+    });
+    seed("config", "every-key", keys.collect::<Vec<_>>().join("\n").as_bytes());
+    seed("config", "overrides", b"[identity]\npeer='aq1:00'\n[mavlink.overrides]\nATTITUDE = 'command'\n42000='state'");
+    seed("config", "mistake", b"[link]\nmtuu = 1200\n\xc3\xa9 = [");
+}
+
+fn restart() {
+    let (replay, tickets) = aquila_fuzz::seeds::stored_by_a_real_client();
+    // Without the digest at their end, which the targets add.
+    let body = |stored: &[u8]| stored[..stored.len() - 32].to_vec();
+    seed("replay_window", "real", &body(&replay));
+    seed("resumption", "real", &body(&tickets));
+    let mut used = body(&tickets);
+    let last = used.len() - 1;
+    used[last] = 1;
+    used.push(0);
+    seed("resumption", "used", &used);
+    let mut record = vec![0, 0, 0, 0, 0, 0, 0, 5];
+    record.extend((replay.len() as u16).to_be_bytes());
+    record.extend_from_slice(&replay);
+    record.resize(8192, 0);
+    let mut files = vec![0, 3];
+    files.extend(b"123");
+    files.extend((record.len() as u16).to_be_bytes());
+    files.extend(record);
+    seed("store", "real", &files);
+    seed("store", "torn", &[0, 2, b'-', b'1', 0, 12, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 1, 2]);
+}
+
+fn quic() {
+    // A handshake packet by packet, undamaged, then with damage; noise; forged first packets.
+    let exchange = [2, 0, 4, 0, 2, 0, 4, 0, 0, 40, 2, 0, 4, 0];
+    seed("bearer", "handshake", &[&[1][..], &exchange, &exchange, &[8, 3, 1, 2, 3], &exchange].concat());
+    seed("bearer", "damaged", &[&[1][..], &[2, 1, 0, 30, 255, 2, 0, 4, 2, 0, 9, 1, 2, 200, 7], &exchange].concat());
+    seed(
+        "bearer",
+        "noise",
+        &[6, 1, 0, 9, 0xc0, 0, 0, 0, 1, 20, 1, 2, 3, 6, 2, 0, 12, 0x40, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9],
+    );
+    seed(
+        "bearer",
+        "forged",
+        &[7, 1, 0, 0, 7, 2, 0x20, 0, 9, 1, 0, 7, 3, 1, 0, 6, 6, 0, 0x40, 2, 3, 3, 1, 7, 4, 2, 9, 1, 0],
+    );
+    // One step of each kind on a connection, for both roles.
+    let steps: &[&[u8]] = &[
+        &[0, 100],
+        &[3, 0, 1, 0],
+        &[3, 0, 1, 0],
+        &[3, 0x10, 2, 1, 44, 0],
+        &[4, 2, 0, 3, 0x20, 4, 2, 1, 2],
+        &[5, 3, 3, 1, 2],
+        &[6, 200, 7, 0],
+        &[15, 128, 1, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 0],
+        &[7, 0, 0, 1, 0, 0, 0, 6, 4, 8, 12, 3, 9, 13],
+        &[8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4],
+        &[9, 0, 0, 0, 0, 5],
+        &[10, 16, 10, 0x11, 0, 0, 0, 1, 0, 2, 7, 7, 9],
+        &[10, 2, 12, 0xfe, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+        &[11, 3, b'0', b'.', b'1', 1, 1],
+        &[12, 5, 1, 2, 3, 4, 5, 1],
+        &[13, 9, 3],
+        &[14, 3, 3, 1, 2, 3, 255],
+        &[14, 1, 2, 1, 2, 255],
+        &[14, 4, 2, 1, 2, 1],
+        &[0, 200, 0, 20, 16, 5, 1, 0, 17, 1, 14, 3, 3, 1, 2, 3, 255, 0, 240, 17, 0, 0, 30],
+        &[18, 1, 18, 2, 9, 0, 60, 18, 3, 0, 60, 18, 0, 0, 200, 19, 0, 100],
+    ];
+    for (name, listens) in [("listens", 1), ("connects", 0)] {
+        seed("session", name, &[&[listens][..], &steps.concat()].concat());
+        for (n, step) in steps.iter().enumerate() {
+            seed("session", &format!("{name}-{n:02}"), &[&[listens][..], step, &[0, 100]].concat());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the fuzz targets do with their input: one function each, called by libFuzzer (`fuzz_targets/`) and by the replay
+//! on stable (`tests/replay.rs`). A target panics when something is wrong, and else returns.
+//!
+//! Parsers are given the bytes as they are. What has a state is given a list of steps, which [`input::Input`] reads from
+//! the bytes; inputs that end early are short lists.
+
+mod input;
+mod mavlink;
+mod quic;
+mod restart;
+mod router;
+mod session;
+mod texts;
+mod video;
+mod wire;
+
+pub use mavlink::mavlink;
+pub use quic::bearer;
+pub use restart::{replay_window, resumption, store};
+pub use router::router;
+pub use session::session;
+pub use texts::{config, texts};
+pub use video::{reassembly, rtp, video_queue};
+pub use wire::wire;
+
+/// What the seeds are made with.
+pub mod seeds {
+    pub use crate::quic::stored_by_a_real_client;
+}
+
+/// A target's body.
+pub type Target = fn(&[u8]);
+
+/// Every target, by the name of its binary and of its folder in `corpus`.
+pub const TARGETS: [(&str, Target); 13] = [
+    ("bearer", bearer),
+    ("config", config),
+    ("mavlink", mavlink),
+    ("reassembly", reassembly),
+    ("replay_window", replay_window),
+    ("resumption", resumption),
+    ("router", router),
+    ("rtp", rtp),
+    ("session", session),
+    ("store", store),
+    ("texts", texts),
+    ("video_queue", video_queue),
+    ("wire", wire),
+];

@@ -1,0 +1,391 @@
+//! A whole session, whose other side has the right key and is broken or hostile: it sends what it likes on streams and in
+//! datagrams, loses packets, repeats them, and comes back under another address. Everything that QUIC protects from
+//! strangers is reached this way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
+use aquila_proto::quic::QuicBearer;
+use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use aquila_proto::wire::feedback::{Arrival, Feedback};
+use aquila_proto::wire::message::{Hello, MessageHeader, put_copy};
+use aquila_proto::wire::{flow, varint::put_varint};
+use aquila_proto::{Class, Event, Output, Session, SessionConfig, Side};
+use bytes::BytesMut;
+
+use crate::input::{Input, epoch};
+use crate::quic::{AIR, GROUND, SINCE_1970, address, new_bearer, quic_config, transmits};
+
+/// COMMAND_LONG, and where its first parameters are.
+const COMMAND_LONG: MessageId = MessageId(76);
+/// Tells a marked command from one that the input has made.
+const SECRET: u32 = 0x9e37_79b9;
+/// Bytes of a reader's appetite.
+const READ: usize = 4096;
+
+/// A list of steps of both sides and of the network between them.
+pub fn session(data: &[u8]) {
+    let mut input = Input(data);
+    let mut pair = Pair::new(input.bool());
+    while !input.is_empty() {
+        pair.step(&mut input);
+        pair.exchange();
+    }
+    // The session is alive still: a good message gets through once the network does.
+    (pair.cut, pair.now) = (false, pair.now + Duration::from_millis(1));
+    pair.exchange();
+    pair.check_bounds();
+}
+
+/// A session and its other side.
+struct Pair {
+    now: Instant,
+    began: Instant,
+    session: Session,
+    /// Whether the session waits for connections; else the other side does.
+    listens: bool,
+    lives: u8,
+    replay: Option<Vec<u8>>,
+    deadline: Instant,
+    peer: QuicBearer,
+    /// The other side's address, as the session sees it.
+    peer_address: SocketAddr,
+    peer_seq: u16,
+    /// The network loses everything.
+    cut: bool,
+    /// Packets of the other side, to be sent again.
+    recorded: Vec<BytesMut>,
+    /// Marked commands by what was written into them, with epoch and sequence number of their message.
+    marked: BTreeMap<u32, (u64, u64, bool)>,
+    delivered: BTreeSet<(u64, u64, bool)>,
+}
+
+impl Pair {
+    fn new(listens: bool) -> Self {
+        let now = epoch();
+        let (us, them) = if listens { (Side::Ground, Side::Air) } else { (Side::Air, Side::Ground) };
+        let mut pair = Self {
+            now,
+            began: now,
+            session: new_session(us, listens, now, now, 0, None),
+            listens,
+            lives: 0,
+            replay: None,
+            deadline: now,
+            peer: new_bearer(them, !listens),
+            peer_address: address(if listens { AIR } else { GROUND }),
+            peer_seq: 0,
+            cut: false,
+            recorded: Vec::new(),
+            marked: BTreeMap::new(),
+            delivered: BTreeSet::new(),
+        };
+        pair.connect();
+        pair.exchange();
+        pair
+    }
+
+    fn ours(&self) -> SocketAddr {
+        address(if self.listens { GROUND } else { AIR })
+    }
+
+    fn connect(&mut self) {
+        match self.listens {
+            true => {
+                let ours = self.ours();
+                let _ = self.peer.connect(self.now, ours);
+            }
+            false => {
+                let _ = self.session.connect(self.now, self.peer_address);
+                self.drain();
+            }
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.below(20) {
+            0 | 1 => self.wait(input.step()),
+            2 => self.in_datagram(input.short_bytes().to_vec()),
+            3 => self.send_message(input),
+            4 => self.send_copies(input),
+            5 => self.on_stream(input.short_bytes(), &[]),
+            6 => {
+                let (long, step) = (usize::from(input.u8()) * 400, input.u8());
+                self.on_stream(&vec![step; long], input.short_bytes());
+            }
+            7 => self.send_feedback(input),
+            8 => self.send_heartbeat(input),
+            9 => {
+                let mut body = Vec::new();
+                RecoveryRequest { video: u64::from(input.u8() & 3), frame: input.u32().into() }.put(&mut body);
+                self.send_datagram(flow::RECOVERY, &body);
+            }
+            10 => {
+                let flow = u64::from(input.u8() & 31);
+                self.send_datagram(flow, input.short_bytes());
+            }
+            11 => {
+                let mut hello = Vec::new();
+                let version = String::from_utf8_lossy(input.short_bytes()).into_owned();
+                Hello { revision: input.u8().into(), air: input.bool(), version }.put_on_stream(&mut hello);
+                self.on_stream(&hello, &[]);
+            }
+            12 => {
+                self.peer.write_bulk(input.short_bytes());
+                if input.bool() {
+                    self.session.read_bulk(self.now, READ);
+                    self.drain();
+                    let _ = self.peer.read_bulk(READ);
+                }
+            }
+            13 => {
+                let bytes = vec![input.u8(); usize::from(input.u8()) * 400];
+                let taken = self.session.write_bulk(self.now, &bytes);
+                assert!(taken <= bytes.len());
+                self.drain();
+            }
+            14 => {
+                let frame = frame(input);
+                self.session.send_mavlink(self.now, &frame);
+                self.drain();
+            }
+            15 => {
+                let packet =
+                    [&[0x80, 0x60 | input.u8() & 0x80, 0, input.u8(), 0, 0, 0, input.u8()], input.short_bytes()];
+                self.session.send_video(self.now, usize::from(input.u8() & 1), &packet.concat());
+                self.drain();
+            }
+            16 => {
+                let from = SocketAddr::new(self.peer_address.ip(), 1 + u16::from(input.u8()));
+                let data = match self.recorded.len() {
+                    len if len > 0 && input.bool() => self.recorded[usize::from(input.u8()) % len].clone(),
+                    _ => BytesMut::from(input.short_bytes()),
+                };
+                self.arrive(from, data);
+            }
+            17 => self.cut = input.bool(),
+            18 => match input.below(4) {
+                0 => self.connect(),
+                1 => {
+                    self.session.network_changed(self.now);
+                    self.drain();
+                }
+                2 => self.peer_address.set_port(1 + u16::from(input.u8())),
+                _ => {
+                    self.peer.close(self.now);
+                    self.connect();
+                }
+            },
+            _ => self.restart(),
+        }
+    }
+
+    /// The session's process dies and is started anew with what it had stored.
+    fn restart(&mut self) {
+        if self.lives > 6 {
+            return;
+        }
+        self.lives += 1;
+        let us = self.session.side();
+        self.session = new_session(us, self.listens, self.began, self.now, self.lives, self.replay.clone());
+        self.deadline = self.now;
+        self.connect();
+    }
+
+    fn wait(&mut self, step: Duration) {
+        let until = self.now + step;
+        for _ in 0..40 {
+            if self.deadline > until {
+                break;
+            }
+            self.now = self.now.max(self.deadline);
+            self.exchange();
+        }
+        self.now = until;
+    }
+
+    /// On a stream of its own, if the session lets us open one.
+    fn on_stream(&mut self, head: &[u8], body: &[u8]) {
+        let _ = self.peer.send_message(head, body, 0, 1);
+    }
+
+    /// As it is, if it fits.
+    fn in_datagram(&mut self, datagram: Vec<u8>) {
+        let _ = self.peer.send_datagram(datagram.into());
+    }
+
+    fn send_datagram(&mut self, flow: u64, body: &[u8]) {
+        let mut datagram = Vec::new();
+        let sent_us = (self.now - self.began).as_micros() as u32;
+        self.peer_seq = self.peer_seq.wrapping_add(1);
+        DatagramHeader { flow, seq: self.peer_seq, sent_us }.put(&mut datagram);
+        datagram.extend_from_slice(body);
+        self.in_datagram(datagram);
+    }
+
+    /// A message, good or nearly so, with a marked command in it.
+    fn message(&mut self, input: &mut Input<'_>) -> (MessageHeader, Vec<u8>) {
+        let bits = input.u8();
+        let seq = if bits & 4 == 0 { u64::from(input.u8()) } else { u64::from(input.u32()) << (bits >> 4) };
+        let header = MessageHeader {
+            epoch: u64::from(bits & 3),
+            seq,
+            origin_us: if bits & 8 == 0 { self.peer_seq.into() } else { input.u32() },
+            max_age_ms: input.u16().into(),
+            slot: (bits & 0x10 != 0).then(|| u64::from(bits >> 6)),
+            telemetry: bits & 0x20 != 0,
+        };
+        let mark = self.marked.len() as u32;
+        self.marked.insert(mark, (header.epoch, header.seq, header.telemetry));
+        let payload = [mark.to_le_bytes(), (mark ^ SECRET).to_le_bytes()].concat();
+        let command =
+            Frame::build(Version::V2, 0, Address::new(1, 1), COMMAND_LONG, &payload).expect("a known message");
+        (header, command.bytes().to_vec())
+    }
+
+    fn send_message(&mut self, input: &mut Input<'_>) {
+        let (header, mut frames) = self.message(input);
+        frames.extend_from_slice(input.short_bytes());
+        let mut head = Vec::new();
+        header.put_on_stream(&mut head);
+        self.on_stream(&head, &frames);
+    }
+
+    fn send_copies(&mut self, input: &mut Input<'_>) {
+        let mut body = Vec::new();
+        for _ in 0..input.below(4) {
+            let (header, frames) = self.message(input);
+            put_copy(&mut body, &header, &frames);
+        }
+        body.extend_from_slice(input.short_bytes());
+        self.send_datagram(flow::MESSAGE, &body);
+    }
+
+    fn send_feedback(&mut self, input: &mut Input<'_>) {
+        let mut at_us = input.u32();
+        let (sent_us, first_seq) = (at_us, if input.bool() { input.u16() } else { input.u8().into() });
+        let arrivals = input.short_bytes().iter().map(|byte| {
+            at_us = at_us.wrapping_add(u32::from(byte >> 2) * 64);
+            (byte & 3 != 3).then_some(Arrival { at_us, ecn: byte & 3 })
+        });
+        let mut report = Vec::new();
+        Feedback { sent_us, first_seq, arrivals: arrivals.collect() }.put(&mut report);
+        self.in_datagram(report);
+    }
+
+    fn send_heartbeat(&mut self, input: &mut Input<'_>) {
+        let bits = input.u8();
+        let mut big = || u64::from(input.u32()) << (bits >> 2 & 31);
+        let heartbeat = Heartbeat {
+            echo: (bits & 1 != 0).then(|| (big() as u32, if bits & 2 == 0 { 0 } else { big() })),
+            frames_received: big(),
+            frames_lost: big(),
+        };
+        let mut body = Vec::new();
+        heartbeat.put(&mut body);
+        put_varint(&mut body, 1);
+        self.send_datagram(flow::HEARTBEAT, &body);
+    }
+
+    /// Both ends send until they have nothing more to say.
+    fn exchange(&mut self) {
+        self.peer.set_wall_clock(SINCE_1970 + (self.now - self.began));
+        for _ in 0..50 {
+            if self.deadline <= self.now {
+                self.session.handle_timeout(self.now);
+                self.drain();
+            }
+            if self.peer.poll_timeout().is_some_and(|due| due <= self.now) {
+                self.peer.handle_timeout(self.now);
+            }
+            let packets = transmits(&mut self.peer, self.now);
+            let quiet = packets.is_empty();
+            for packet in packets {
+                self.recorded.push(packet.clone());
+                self.recorded.truncate(64);
+                if !self.cut {
+                    self.arrive(self.peer_address, packet);
+                }
+            }
+            while self.peer.poll_event().is_some() {}
+            if quiet {
+                break;
+            }
+        }
+    }
+
+    fn arrive(&mut self, from: SocketAddr, data: BytesMut) {
+        self.session.handle_datagram(self.now, self.now, from, None, None, data);
+        self.drain();
+    }
+
+    /// Does what the session says, and checks what it gives out.
+    fn drain(&mut self) {
+        // As a driver has to: stored before anything is handed on.
+        if let Some(snapshot) = self.session.replay_snapshot() {
+            self.replay = Some(snapshot);
+        }
+        let _ = self.session.resumption_snapshot();
+        let ours = self.ours();
+        let mut packets = Vec::new();
+        for round in 0.. {
+            assert!(round < 20_000, "a drain that does not end");
+            match self.session.poll_output(self.now) {
+                Output::Transmit(_, data) => packets.push(BytesMut::from(data)),
+                Output::Timeout(at) => {
+                    assert!(at > self.now, "a deadline that has passed");
+                    self.deadline = at;
+                    break;
+                }
+                Output::Event(Event::Mavlink { frame, .. }) => {
+                    let [mark, secret] = [0, 4].map(|at| u32::from_le_bytes(frame.field(at)));
+                    if frame.message_id() == COMMAND_LONG
+                        && secret == mark ^ SECRET
+                        && let Some(message) = self.marked.get(&mark)
+                    {
+                        assert!(self.delivered.insert(*message), "delivered twice: epoch {}, {}", message.0, message.1);
+                    }
+                }
+                Output::Event(Event::Video { packets, .. }) => assert!(packets.len() > 0 && packets.count() > 0),
+                Output::Event(Event::Hello { version, .. }) => assert!(!version.contains(char::is_control)),
+                Output::Event(_) => {}
+            }
+        }
+        if !self.cut {
+            for packet in packets {
+                self.peer.handle_datagram(self.now, ours, None, None, packet);
+            }
+        }
+    }
+
+    /// Bounds of every queue, see docs/architecture.md.
+    fn check_bounds(&mut self) {
+        let config = SessionConfig::new(Side::Air, quic_config(Side::Air, false), self.now, SINCE_1970, [0; 32]);
+        let stats = self.session.stats(self.now);
+        let [control, telemetry, video, bulk] = Class::ALL.map(|class| stats.classes[class.index()]);
+        assert!(control.queued + stats.unacknowledged <= config.control.messages);
+        assert!(telemetry.queued <= config.telemetry.states + config.telemetry.transactions);
+        assert!(video.queued <= config.video[0].max_frames);
+        assert!(bulk.queued_bytes <= 64 << 10);
+    }
+}
+
+fn new_session(side: Side, listens: bool, began: Instant, now: Instant, life: u8, replay: Option<Vec<u8>>) -> Session {
+    let since_1970 = SINCE_1970 + (now - began);
+    let mut config = SessionConfig::new(side, quic_config(side, listens), now, since_1970, [life; 32]);
+    config.epoch = 1000 + u64::from(life);
+    config.replay = replay;
+    Session::new(config).expect("a valid configuration")
+}
+
+/// A frame of a message of any treatment.
+fn frame(input: &mut Input<'_>) -> Frame {
+    let ids = [0, 69, 70, 76, 30, 147, 22, 126, 253, 81];
+    let id = MessageId(ids[input.below(ids.len())]);
+    let payload = input.short_bytes();
+    let source = Address::new(input.u8(), 1);
+    let build = |payload| Frame::build(Version::V2, 0, source, id, payload);
+    build(payload).or_else(|_| build(&[1])).expect("a known message")
+}

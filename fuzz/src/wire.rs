@@ -1,0 +1,87 @@
+//! Wire codecs: what is read is written again the same.
+
+use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use aquila_proto::wire::feedback::{Feedback, MAX_REPORTED};
+use aquila_proto::wire::message::{Hello, MessageHeader, put_copy, take_copy};
+use aquila_proto::wire::varint::{put_varint, take_varint, varint_len};
+
+/// Longest version text that a hello may have.
+const MAX_VERSION: usize = 64;
+
+/// The first byte chooses the codec.
+pub fn wire(data: &[u8]) {
+    let Some((&codec, bytes)) = data.split_first() else { return };
+    let mut out = Vec::new();
+    match codec % 8 {
+        0 => {
+            let mut rest = bytes;
+            while let Some(value) = take_varint(&mut rest) {
+                out.clear();
+                put_varint(&mut out, value);
+                assert_eq!(out.len(), varint_len(value));
+                assert_eq!(take_varint(&mut out.as_slice()), Some(value));
+            }
+        }
+        1 => {
+            if let Some((header, body)) = DatagramHeader::parse(bytes) {
+                header.put(&mut out);
+                assert!(out.len() <= DatagramHeader::MAX_LEN);
+                out.extend_from_slice(body);
+                assert_eq!(DatagramHeader::parse(&out), Some((header, body)));
+            }
+        }
+        2 => {
+            if let Some(heartbeat) = Heartbeat::parse(bytes) {
+                heartbeat.put(&mut out);
+                assert_eq!(Heartbeat::parse(&out), Some(heartbeat));
+            }
+        }
+        3 => {
+            if let Some(request) = RecoveryRequest::parse(bytes) {
+                request.put(&mut out);
+                assert_eq!(RecoveryRequest::parse(&out), Some(request));
+            }
+        }
+        4 => {
+            if let Some(feedback) = Feedback::parse(bytes) {
+                assert!(feedback.arrivals.len() <= MAX_REPORTED);
+                feedback.put(&mut out);
+                assert_eq!(Feedback::parse(&out[1..]), Some(feedback));
+            }
+        }
+        5 => {
+            if let Some((header, frames)) = MessageHeader::parse(bytes) {
+                header.put_on_stream(&mut out);
+                assert!(out.len() <= MessageHeader::MAX_LEN);
+                out.extend_from_slice(frames);
+                assert_eq!(MessageHeader::parse(&out[1..]), Some((header, frames)));
+            }
+        }
+        6 => copies(bytes),
+        _ => {
+            if let Some(hello) = Hello::parse(bytes) {
+                assert!(!hello.version.contains(char::is_control));
+                hello.put_on_stream(&mut out);
+                // What was not UTF-8 has become longer.
+                assert!(hello.version.len() > MAX_VERSION || Hello::parse(&out[1..]) == Some(hello));
+            }
+        }
+    }
+}
+
+fn copies(mut body: &[u8]) {
+    let mut taken = Vec::new();
+    while !body.is_empty() {
+        let before = body.len();
+        let Some(copy) = take_copy(&mut body) else { break };
+        assert!(body.len() < before, "a list that does not end");
+        taken.push(copy);
+    }
+    let mut out = Vec::new();
+    taken.iter().for_each(|(header, frames)| put_copy(&mut out, header, frames));
+    let mut rest = out.as_slice();
+    for copy in taken {
+        assert_eq!(take_copy(&mut rest), Some(copy));
+    }
+    assert!(rest.is_empty());
+}
