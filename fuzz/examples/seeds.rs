@@ -10,7 +10,7 @@ use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
 use aquila_proto::wire::flow;
-use aquila_proto::wire::message::{Hello, MessageHeader, Setpoint, put_copy};
+use aquila_proto::wire::message::{Hello, MessageHeader, put_copy};
 
 fn main() {
     wire();
@@ -33,8 +33,15 @@ fn wire() {
         write(&mut bytes);
         seed("wire", name, &bytes);
     };
-    let header = MessageHeader { epoch: 200_000_000, seq: 70_000, origin_us: 9, setpoint: None, telemetry: true };
-    let setpoint = MessageHeader { setpoint: Some(Setpoint { slot: 3, max_age_ms: 300 }), ..header };
+    let header = MessageHeader {
+        epoch: 200_000_000,
+        seq: 70_000,
+        origin_us: 9,
+        max_age_ms: 10_000,
+        slot: None,
+        telemetry: true,
+    };
+    let setpoint = MessageHeader { slot: Some(3), max_age_ms: 300, ..header };
     let arrival = |n: u32| (n % 7 != 3).then_some(Arrival { at_us: 1_000_000 + n * 2400, ecn: (n % 4) as u8 });
     let feedback = Feedback { sent_us: 1_000_000, first_seq: 65_530, arrivals: (0..40).map(arrival).collect() };
     codec(0, "varint", &|out| out.extend([0x25, 0x7b, 0xbd, 0x9d, 0x7f, 0x3e, 0x7d, 0xc2, 0x19, 0x7c, 0x5e, 0xff]));
@@ -209,10 +216,11 @@ fn quic() {
     // One step of each kind on a connection, for both roles.
     let steps: &[&[u8]] = &[
         &[0, 100],
-        &[3, 0, 1, 0],
-        &[3, 0, 1, 0],
+        &[8, 1, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 3],
+        &[3, 0, 1, 39, 16, 0],
+        &[3, 0, 1, 39, 16, 0],
         &[3, 0x10, 2, 1, 44, 0],
-        &[4, 2, 0, 3, 0x20, 4, 2, 1, 2],
+        &[4, 2, 0, 3, 39, 16, 0x20, 4, 39, 16, 2, 1, 2],
         &[5, 3, 3, 1, 2],
         &[6, 200, 7, 0],
         &[15, 128, 1, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 0],

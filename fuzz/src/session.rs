@@ -15,7 +15,7 @@ use aquila_proto::wire::{flow, varint::put_varint};
 use aquila_proto::{Class, Event, Output, Session, SessionConfig, Side};
 use bytes::BytesMut;
 
-use crate::input::{Input, epoch};
+use crate::input::{Input, LONGEST, epoch};
 use crate::quic::{AIR, GROUND, SINCE_1970, address, new_bearer, quic_config, transmits};
 
 /// COMMAND_LONG, and where its first parameters are.
@@ -39,6 +39,9 @@ pub fn session(data: &[u8]) {
     pair.check_bounds();
 }
 
+/// What is delivered once: for telemetry the session's life, then epoch and sequence number.
+type Number = (Option<u8>, u64, u64);
+
 /// A session and its other side.
 struct Pair {
     now: Instant,
@@ -57,9 +60,9 @@ struct Pair {
     cut: bool,
     /// Packets of the other side, to be sent again.
     recorded: Vec<BytesMut>,
-    /// Marked commands by what was written into them, with epoch and sequence number of their message.
-    marked: BTreeMap<u32, (u64, u64, bool)>,
-    delivered: BTreeSet<(u64, u64, bool)>,
+    /// Marked commands by what was written into them.
+    marked: BTreeMap<u32, Number>,
+    delivered: BTreeSet<Number>,
 }
 
 impl Pair {
@@ -195,7 +198,7 @@ impl Pair {
     }
 
     fn wait(&mut self, step: Duration) {
-        let until = self.now + step;
+        let until = (self.now + step).min(self.began + LONGEST);
         for _ in 0..40 {
             if self.deadline > until {
                 break;
@@ -216,9 +219,14 @@ impl Pair {
         let _ = self.peer.send_datagram(datagram.into());
     }
 
+    /// Both ends' clock, wrapping.
+    fn clock_us(&self) -> u32 {
+        (SINCE_1970 + (self.now - self.began)).as_micros() as u32
+    }
+
     fn send_datagram(&mut self, flow: u64, body: &[u8]) {
         let mut datagram = Vec::new();
-        let sent_us = (self.now - self.began).as_micros() as u32;
+        let sent_us = self.clock_us();
         self.peer_seq = self.peer_seq.wrapping_add(1);
         DatagramHeader { flow, seq: self.peer_seq, sent_us }.put(&mut datagram);
         datagram.extend_from_slice(body);
@@ -232,13 +240,15 @@ impl Pair {
         let header = MessageHeader {
             epoch: u64::from(bits & 3),
             seq,
-            origin_us: if bits & 8 == 0 { self.peer_seq.into() } else { input.u32() },
+            origin_us: if bits & 8 == 0 { self.clock_us() } else { input.u32() },
             max_age_ms: input.u16().into(),
             slot: (bits & 0x10 != 0).then(|| u64::from(bits >> 6)),
             telemetry: bits & 0x20 != 0,
         };
         let mark = self.marked.len() as u32;
-        self.marked.insert(mark, (header.epoch, header.seq, header.telemetry));
+        // Batches of telemetry count on their own, and their window does not outlive the process.
+        let life = header.telemetry.then_some(self.lives);
+        self.marked.insert(mark, (life, header.epoch, header.seq));
         let payload = [mark.to_le_bytes(), (mark ^ SECRET).to_le_bytes()].concat();
         let command =
             Frame::build(Version::V2, 0, Address::new(1, 1), COMMAND_LONG, &payload).expect("a known message");
@@ -277,12 +287,14 @@ impl Pair {
 
     fn send_heartbeat(&mut self, input: &mut Input<'_>) {
         let bits = input.u8();
-        let mut big = || u64::from(input.u32()) << (bits >> 2 & 31);
-        let heartbeat = Heartbeat {
-            echo: (bits & 1 != 0).then(|| (big() as u32, if bits & 2 == 0 { 0 } else { big() })),
-            frames_received: big(),
-            frames_lost: big(),
+        let mut big = || u64::from(input.u32()) << ((bits >> 2) & 31);
+        let echo = match bits & 3 {
+            0 => None,
+            1 => Some((self.clock_us().wrapping_sub(big() as u32 & 0xffff), 0)),
+            2 => Some((self.clock_us().wrapping_sub(big() as u32), 0)),
+            _ => Some((big() as u32, big())),
         };
+        let heartbeat = Heartbeat { echo, frames_received: big(), frames_lost: big() };
         let mut body = Vec::new();
         heartbeat.put(&mut body);
         put_varint(&mut body, 1);
@@ -345,7 +357,7 @@ impl Pair {
                         && secret == mark ^ SECRET
                         && let Some(message) = self.marked.get(&mark)
                     {
-                        assert!(self.delivered.insert(*message), "delivered twice: epoch {}, {}", message.0, message.1);
+                        assert!(self.delivered.insert(*message), "delivered twice: {message:?}");
                     }
                 }
                 Output::Event(Event::Video { packets, .. }) => assert!(packets.len() > 0 && packets.count() > 0),
