@@ -110,6 +110,9 @@ pub enum DisconnectReason {
     /// Nothing was heard for the idle time.
     #[error("nothing heard for {} s", IDLE.as_secs())]
     TimedOut,
+    /// We were not running for a while.
+    #[error("this machine or program was asleep")]
+    Asleep,
     /// The peer has restarted and does not know the connection any more.
     #[error("the other side has restarted")]
     PeerRestarted,
@@ -307,8 +310,10 @@ impl QuicBearer {
     /// To be called when [`QuicBearer::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         for conn in &mut self.connections {
-            conn.inner.handle_timeout(now);
-            conn.expire_handshake(now);
+            if conn.handle_timeout(now) && self.active == Some(conn.id) {
+                self.active = None;
+                self.events.push_back(BearerEvent::Disconnected(DisconnectReason::Asleep));
+            }
         }
         self.pump(now);
     }

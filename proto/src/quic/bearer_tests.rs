@@ -186,3 +186,25 @@ fn a_flood_of_handshakes_is_bounded_and_the_link_goes_on() {
     carry(&mut now, Duration::from_secs(60), &mut server, &mut [(CLIENT, &mut client)]);
     assert_eq!(server.connections.len(), 1);
 }
+
+/// noq-proto 1.4.0 never returns from serving a probe timer that is late by more than 65,536 times its base: 6 minutes on a
+/// short path, which a laptop sleeps easily.
+#[test]
+fn a_machine_that_slept_goes_on() {
+    for asleep in [5, 100, 500, 5_000] {
+        let (mut now, mut server, mut client) = (start(), server(), client());
+        client.connect(now, SERVER.parse().unwrap()).unwrap();
+        carry(&mut now, Duration::from_millis(100), &mut server, &mut [(CLIENT, &mut client)]);
+        client.send_message(b"\x03arm", &[], 100, 7).unwrap();
+        let mut out = Vec::new();
+        while client.poll_transmit(now, &mut out).is_some() {}
+        events(&mut client);
+        now += Duration::from_secs(asleep);
+        client.handle_timeout(now);
+        let ended = disconnect(&events(&mut client)).cloned();
+        assert_eq!(ended.is_some(), asleep > 20, "{asleep} s: {ended:?}");
+        client.connect(now, SERVER.parse().unwrap()).unwrap();
+        carry(&mut now, Duration::from_millis(500), &mut server, &mut [(CLIENT, &mut client)]);
+        assert!(is_connected(&events(&mut client)), "after {asleep} s");
+    }
+}

@@ -28,6 +28,11 @@ const MAX_PARTIAL: usize = 256;
 /// client ends a handshake for which it has Initial and Handshake keys and one datagram is asked for at a time.
 const MAX_GOODBYES: u8 = 4;
 
+/// A connection whose timers are served this late, since the process or the machine slept, is given up. noq-proto 1.4.0's
+/// probe timer saturates at 65,536 times its base, and serving it later than that never ends; and the other side will have
+/// gone on without us.
+const MAX_SLEEP: Duration = Duration::from_secs(20);
+
 /// A client's handshake takes two round trips and its retransmissions.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
@@ -111,8 +116,20 @@ impl Conn {
         Some(transmit)
     }
 
+    /// To be called when a timer is due. `true` if we were asleep for so long that the connection is given up.
+    pub fn handle_timeout(&mut self, now: Instant) -> bool {
+        let asleep = self.inner.poll_timeout().is_some_and(|due| now.saturating_duration_since(due) > MAX_SLEEP);
+        if asleep && !self.ended {
+            self.close(now);
+            return true;
+        }
+        self.inner.handle_timeout(now);
+        self.expire_handshake(now);
+        false
+    }
+
     /// Gives up a client that has not completed its handshake in time: half-open connections are what a flood is made of.
-    pub fn expire_handshake(&mut self, now: Instant) {
+    fn expire_handshake(&mut self, now: Instant) {
         let late = now.saturating_duration_since(self.since) >= HANDSHAKE_TIME;
         if late && !self.ended && self.inner.side() == Side::Server && self.inner.is_handshaking() {
             self.close(now);
