@@ -61,10 +61,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// No connection lives longer here. Once 2^16 probe timeouts have passed since the last packet that asks for an
-/// acknowledgement, noq-proto 1.4.0 never returns from its `handle_timeout`; without latency that is 65 s.
-pub const LONGEST: Duration = Duration::from_secs(50);
-
 /// Any point in time; targets only add to it.
 pub fn epoch() -> Instant {
     Instant::now()

@@ -15,7 +15,7 @@ use aquila_proto::wire::{flow, varint::put_varint};
 use aquila_proto::{Class, Event, Output, Session, SessionConfig, Side};
 use bytes::BytesMut;
 
-use crate::input::{Input, LONGEST, epoch};
+use crate::input::{Input, epoch};
 use crate::quic::{AIR, GROUND, SINCE_1970, address, new_bearer, quic_config, transmits};
 
 /// COMMAND_LONG, and where its first parameters are.
@@ -198,7 +198,7 @@ impl Pair {
     }
 
     fn wait(&mut self, step: Duration) {
-        let until = (self.now + step).min(self.began + LONGEST);
+        let until = self.now + step;
         for _ in 0..40 {
             if self.deadline > until {
                 break;
