@@ -8,7 +8,7 @@ from pymavlink.dialects.v20 import ardupilotmega as dialect
 from lib import mav
 from lib.mav import Packer, UdpPort
 from lib.rig import Rig
-from lib.runner import check, test, wait_until
+from lib.runner import Skip, check, test, wait_until
 
 # MAV_CMD_USER_1 and others are transactions: each is delivered. STATUSTEXT and the like as well.
 ROUNDS = 30
@@ -130,13 +130,24 @@ def verify(bench, loss):
             checker.decode(bytearray(frame))
         except dialect.MAVError:
             refused.append(n)
-    check(not refused, f"{len(refused)} of 200 signed commands came after later ones and were refused for it")
-    return "200 of 200 accepted"
+    return refused
 
 
 @test("signatures are accepted")
 def verify_clean(bench):
-    return verify(bench, 0)
+    refused = verify(bench, 0)
+    check(not refused, f"{len(refused)} of 200 signed commands came after later ones and were refused for it")
+    return "200 of 200 accepted"
+
+
+# A known defect, see docs/deviations.md: said each time, and neither passed nor hidden, until commands of one signing
+# stream are given out in order. Then the Skip becomes a check as above.
+@test("signatures are accepted at 2 % loss")
+def verify_loss(bench):
+    refused = verify(bench, 2)
+    if refused:
+        raise Skip(f"known defect: {len(refused)} of 200 signed commands came after later ones and were refused for it")
+    return "200 of 200 accepted"
 
 
 @test("setup_signing stays on the machine")
