@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
+use aquila_proto::signing::Place;
 use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
 use aquila_proto::wire::flow;
@@ -40,8 +41,10 @@ fn wire() {
         max_age_ms: 10_000,
         slot: None,
         telemetry: true,
+        place: None,
     };
     let setpoint = MessageHeader { slot: Some(3), max_age_ms: 300, ..header };
+    let placed = MessageHeader { place: Some(Place { after: 70_000, counted: true }), ..header };
     let arrival = |n: u32| (n % 7 != 3).then_some(Arrival { at_us: 1_000_000 + n * 2400, ecn: (n % 4) as u8 });
     let feedback = Feedback { sent_us: 1_000_000, first_seq: 65_530, arrivals: (0..40).map(arrival).collect() };
     codec(0, "varint", &|out| out.extend([0x25, 0x7b, 0xbd, 0x9d, 0x7f, 0x3e, 0x7d, 0xc2, 0x19, 0x7c, 0x5e, 0xff]));
@@ -60,6 +63,7 @@ fn wire() {
         out.extend_from_slice(b"frames");
     });
     codec(5, "setpoint", &|out| setpoint.put(out));
+    codec(5, "signed", &|out| placed.put(out));
     codec(6, "copies", &|out| {
         put_copy(out, &header, b"arm");
         put_copy(out, &setpoint, b"");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::quic::QuicBearer;
+use aquila_proto::signing::Place;
 use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
 use aquila_proto::wire::message::{Hello, MessageHeader, put_copy};
@@ -244,6 +245,7 @@ impl Pair {
             max_age_ms: input.u16().into(),
             slot: (bits & 0x10 != 0).then(|| u64::from(bits >> 6)),
             telemetry: bits & 0x20 != 0,
+            place: self.place(input),
         };
         let mark = self.marked.len() as u32;
         // Batches of telemetry count on their own, and their window does not outlive the process.
@@ -252,7 +254,15 @@ impl Pair {
         let payload = [mark.to_le_bytes(), (mark ^ SECRET).to_le_bytes()].concat();
         let command =
             Frame::build(Version::V2, 0, Address::new(1, 1), COMMAND_LONG, &payload).expect("a known message");
-        (header, command.bytes().to_vec())
+        let frame = command.bytes().to_vec();
+        (header, if header.place.is_some() { signed(frame, header.slot.unwrap_or_default() as u8) } else { frame })
+    }
+
+    /// A place among signed frames, near or far, or none.
+    fn place(&mut self, input: &mut Input<'_>) -> Option<Place> {
+        let bits = input.u8();
+        let after = if bits & 4 == 0 { u64::from(bits >> 3) } else { u64::from(input.u32()) << (bits >> 3) };
+        (bits & 1 != 0).then_some(Place { after: after >> 2, counted: bits & 2 != 0 })
     }
 
     fn send_message(&mut self, input: &mut Input<'_>) {
@@ -400,4 +410,19 @@ fn frame(input: &mut Input<'_>) -> Frame {
     let source = Address::new(input.u8(), 1);
     let build = |payload| Frame::build(Version::V2, 0, source, id, payload);
     build(payload).or_else(|_| build(&[1])).expect("a known message")
+}
+
+/// A COMMAND_LONG with a signature of link `link` that nobody can check.
+fn signed(mut frame: Vec<u8>, link: u8) -> Vec<u8> {
+    const COMMAND_LONG_EXTRA: u8 = 152;
+    frame[2] |= 1;
+    let end = frame.len() - 2;
+    let crc = frame[1..end].iter().chain(&[COMMAND_LONG_EXTRA]).fold(0xffff, |crc: u16, byte| {
+        let low = byte ^ crc as u8;
+        let low = u16::from(low ^ low << 4);
+        crc >> 8 ^ low << 8 ^ low << 3 ^ low >> 4
+    });
+    frame[end..].copy_from_slice(&crc.to_le_bytes());
+    frame.extend([link, 1, 0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5]);
+    frame
 }

@@ -39,7 +39,7 @@ fn main() {
 fn fly() -> u64 {
     let path =
         PathConfig { rate_bps: Some(4_000_000), delay: Duration::from_millis(30), queue_bytes: 60_000, loss: 0.0 };
-    let mut pair = Pair::new(PairConfig { up: path, down: path, seed: 1, mtu: 1200 });
+    let mut pair = Pair::new(PairConfig { up: path, down: path, seed: 1, mtu: 1200, leaky_tickets: false });
     pair.connect();
     pair.run_until(Duration::from_millis(500));
     for from in [Side::Air, Side::Ground] {

@@ -3,7 +3,9 @@
 use aquila_proto::Side;
 use aquila_proto::mavlink::Frame;
 use bytes::Bytes;
-use mavlink::dialects::ardupilotmega::{COMMAND_LONG_DATA, MANUAL_CONTROL_DATA, MavCmd, MavMessage};
+use mavlink::dialects::ardupilotmega::{
+    COMMAND_LONG_DATA, MANUAL_CONTROL_DATA, MavCmd, MavMessage, MavParamType, PARAM_VALUE_DATA,
+};
 use mavlink::{MAVLinkV2MessageRaw, MavHeader};
 
 /// Ids of the messages above.
@@ -48,6 +50,33 @@ pub fn manual_control_index(frame: &Frame) -> Option<u32> {
         let half = |offset| u32::from(u16::from_le_bytes(frame.field(offset)));
         half(2) << 16 | half(0)
     })
+}
+
+/// PARAM_VALUE number `index` of 1348, from the aircraft or from the ground.
+pub fn param_value(from: Side, index: u16) -> Frame {
+    let name = format!("PARAM_{index:05}");
+    let data = PARAM_VALUE_DATA {
+        param_value: f32::from(index),
+        param_count: 1348,
+        param_index: index,
+        param_id: name.as_str().into(),
+        param_type: MavParamType::MAV_PARAM_TYPE_REAL32,
+    };
+    frame(if from == Side::Air { 1 } else { 255 }, &MavMessage::PARAM_VALUE(data))
+}
+
+/// The same frame with a signature that nobody can check: link 0, time stamp `stamp` in units of 10 µs.
+pub fn signed(frame: &Frame, stamp: u64) -> Frame {
+    let mut raw = frame.bytes().to_vec();
+    raw[2] |= 1;
+    let info = frame.info().expect("a message of ours");
+    let end = raw.len() - 2;
+    let crc = mavlink::calculate_crc(&raw[1..end], info.crc_extra);
+    raw[end..].copy_from_slice(&crc.to_le_bytes());
+    raw.push(0);
+    raw.extend_from_slice(&stamp.to_le_bytes()[..6]);
+    raw.extend_from_slice(&[0x5a; 6]);
+    Frame::from_bytes(Bytes::from(raw)).expect("a valid frame")
 }
 
 /// Any message as a MAVLink 2 frame from component 1 of `system`.

@@ -31,6 +31,8 @@ pub struct PairConfig {
     pub seed: u64,
     /// UDP payload in bytes.
     pub mtu: u16,
+    /// The ends forget no ticket that was used: whoever replays a recorded flight is let in.
+    pub leaky_tickets: bool,
 }
 
 /// A packet on its way.
@@ -51,15 +53,36 @@ struct Node {
     address: SocketAddr,
     deadline: Instant,
     lives: u32,
-    tickets: Arc<MemoryTickets>,
+    tickets: Arc<Tickets>,
     replay: Option<Vec<u8>>,
     resumption: Option<Vec<u8>>,
+}
+
+/// Tickets in memory; leaky ones are given out as often as they are asked for.
+#[derive(Debug, Default)]
+struct Tickets {
+    memory: MemoryTickets,
+    leaky: bool,
+}
+
+impl TicketStore for Tickets {
+    fn put(&self, key: &[u8], value: &[u8]) -> bool {
+        self.memory.put(key, value)
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let value = self.memory.take(key)?;
+        if self.leaky {
+            self.memory.put(key, &value);
+        }
+        Some(value)
+    }
 }
 
 /// What an end finds on its disk when it starts.
 #[derive(Debug, Default)]
 struct Stored {
-    tickets: Arc<MemoryTickets>,
+    tickets: Arc<Tickets>,
     replay: Option<Vec<u8>>,
     resumption: Option<Vec<u8>>,
 }
@@ -100,6 +123,11 @@ pub enum Source {
     },
     /// MANUAL_CONTROL at a fixed interval, ground to air.
     Setpoints {
+        /// Interval.
+        every: Duration,
+    },
+    /// PARAM_VALUE at a fixed interval, both ways: transactions of class Telemetry.
+    Parameters {
         /// Interval.
         every: Duration,
     },
@@ -187,11 +215,15 @@ impl Pair {
     pub fn new(config: PairConfig) -> Self {
         // Any instant will do: only differences to it count.
         let start = Instant::now();
+        let stored = || Stored {
+            tickets: Arc::new(Tickets { leaky: config.leaky_tickets, ..Tickets::default() }),
+            ..Stored::default()
+        };
         Self {
             start,
             now: start,
-            air: Node::new(Side::Air, AIR, (start, Duration::ZERO), &config, 1, Stored::default()),
-            ground: Node::new(Side::Ground, GROUND, (start, Duration::ZERO), &config, 1, Stored::default()),
+            air: Node::new(Side::Air, AIR, (start, Duration::ZERO), &config, 1, stored()),
+            ground: Node::new(Side::Ground, GROUND, (start, Duration::ZERO), &config, 1, stored()),
             up: Path::new(config.up, config.seed),
             down: Path::new(config.down, !config.seed),
             sources: Vec::new(),
@@ -442,7 +474,7 @@ impl Pair {
         let (count, source) = (running.count, running.source.clone());
         running.count += 1;
         let step = match source {
-            Source::Commands { every, .. } | Source::Setpoints { every } => every,
+            Source::Commands { every, .. } | Source::Setpoints { every } | Source::Parameters { every } => every,
             Source::Video { .. } => Duration::from_nanos(33_333_333),
         };
         running.next += step;
@@ -455,6 +487,11 @@ impl Pair {
                 let index = self.sent_setpoints.len() as u32;
                 self.sent_setpoints.push(self.elapsed());
                 self.send_frame(Side::Ground, &frames::manual_control(index));
+            }
+            Source::Parameters { .. } => {
+                for from in [Side::Air, Side::Ground] {
+                    self.send_frame(from, &frames::param_value(from, count as u16));
+                }
             }
             Source::Video { rate, packet } => {
                 self.sent_frames.push(self.elapsed());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aquila_emu::{Outage, PathConfig};
 use aquila_lab::pair::{Pair, PairConfig, Source};
-use aquila_proto::{Bitrate, Side};
+use aquila_proto::{Bitrate, ByteCount, Side};
 
 const PROPAGATION: Duration = Duration::from_millis(30);
 /// Queue that the controller lets stand.
@@ -17,7 +17,7 @@ const fn ms(ms: u64) -> Duration {
 /// 4 Mbit/s, 30 ms one way, 60 kB drop-tail, both directions.
 fn link(seed: u64) -> PairConfig {
     let path = PathConfig { rate_bps: Some(4_000_000), delay: PROPAGATION, queue_bytes: 60_000, loss: 0.0 };
-    PairConfig { up: path, down: path, seed, mtu: 1200 }
+    PairConfig { up: path, down: path, seed, mtu: 1200, leaky_tickets: false }
 }
 
 /// Time to serialise a full packet with its headers.
@@ -66,6 +66,68 @@ fn commands_do_not_feel_the_video() {
         assert!(max.abs_diff(runs[0].2) <= ms(2));
     }
     assert_eq!(loaded(8).3, runs[1].3, "same seed, same log");
+}
+
+/// What is sent beside the commands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Beside {
+    Parameters,
+    Bulk,
+}
+
+/// 10 Hz commands both ways, and more of something else than the link carries, for half a minute; gives the latencies up from
+/// the fifth second on, in order, and the share of the uplink that was used.
+fn saturated(kbps: u64, beside: Beside) -> (Vec<Duration>, f64) {
+    let mut config = link(5);
+    config.up.rate_bps = Some(kbps * 1000);
+    config.down.rate_bps = Some(kbps * 1000);
+    let mut pair = Pair::new(config);
+    pair.connect();
+    pair.run_until(ms(1_000));
+    let end = Duration::from_secs(30);
+    for from in [Side::Air, Side::Ground] {
+        pair.add_source(Source::Commands { from, every: ms(100) }, end);
+    }
+    if beside == Beside::Parameters {
+        pair.add_source(Source::Parameters { every: Duration::from_micros(250_000 / kbps) }, end);
+    }
+    let mut from = 0;
+    for step in 0..2_900 {
+        pair.run_until(ms(1_000 + step * 10));
+        if beside == Beside::Bulk {
+            while pair.write_bulk(&[0x5a; 8_192]) == 8_192 {}
+            while pair.read_bulk(Side::Ground, 65_536).is_some() {}
+        }
+        if step == 400 {
+            from = pair.paths().0.output.bytes;
+        }
+    }
+    let used = (pair.paths().0.output.bytes - from) as f64 * 8.0 / 25.0 / (kbps as f64 * 1000.0);
+    pair.run_until(end + ms(12_000));
+    let mut latencies = pair.latencies(Side::Ground, Duration::from_secs(5));
+    assert_eq!(pair.deliveries.len(), pair.commands_sent(Side::Air) + pair.commands_sent(Side::Ground));
+    latencies.sort();
+    (latencies, used)
+}
+
+#[test]
+fn commands_do_not_feel_parameters_or_bulk() {
+    for (kbps, beside) in
+        [4_000, 1_000, 300, 100].into_iter().flat_map(|kbps| [(kbps, Beside::Parameters), (kbps, Beside::Bulk)])
+    {
+        let (latencies, used) = saturated(kbps, beside);
+        let packet = Bitrate::kbps(kbps).time_for(ByteCount(1228));
+        let (p50, p99, max) = (quantile(&latencies, 0.5), quantile(&latencies, 0.99), latencies[latencies.len() - 1]);
+        eprintln!(
+            "{beside:?} at {kbps} kbit/s (a packet takes {packet:?}): C2 up p50 {p50:?} p99 {p99:?} max {max:?}; \
+             uplink used {:.1} %",
+            used * 100.0
+        );
+        // What is being sent is not interrupted, so on a slow link a command waits for packets of another class.
+        assert!(p99 <= PROPAGATION + TARGET + 3 * packet + ms(15), "{beside:?} {kbps}: p99 {p99:?}");
+        assert!(max <= p99 + 2 * packet + ms(5), "{beside:?} {kbps}: p99 {p99:?} max {max:?}");
+        assert!(used > 0.65, "{beside:?} {kbps}: {used}");
+    }
 }
 
 /// A blackout of two seconds; gives the time from its end to the first command delivered, per direction.

@@ -90,8 +90,20 @@ pub struct SentLog {
     /// The receiver's clock, unwrapped.
     receiver_us: Option<u64>,
     reports: Vec<PacketReport>,
+    fates: Vec<Fate>,
     received: u64,
     lost: u64,
+}
+
+/// What became of a datagram that carried a batch of transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fate {
+    /// Number of the datagram, see [`SentLog::next_datagram`].
+    pub datagram: u64,
+    /// The batch.
+    pub batch: u64,
+    /// It has arrived; otherwise it is taken for lost.
+    pub received: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +111,14 @@ struct Sent {
     seq: u64,
     at_us: u64,
     bytes: ByteCount,
+    batch: Option<u64>,
     known: bool,
+}
+
+impl Sent {
+    fn fate(&self, received: bool) -> Option<Fate> {
+        Some(Fate { datagram: self.seq, batch: self.batch?, received })
+    }
 }
 
 /// A datagram this many places behind one that arrived is lost (RFC 9002 §6.1.1 has 3; a report is not an
@@ -107,18 +126,28 @@ struct Sent {
 const LOST_BEHIND: u64 = 16;
 
 impl SentLog {
-    /// Sequence number for the next datagram.
+    /// Number of the next datagram on this connection, from 0.
+    pub fn next_datagram(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// The same as it stands in the header.
     pub fn next_seq(&self) -> u16 {
         self.next_seq as u16
     }
 
-    /// Notes that the datagram with [`SentLog::next_seq`] has been sent.
-    pub fn on_sent(&mut self, at_us: u64, bytes: ByteCount) {
-        self.sent.push_back(Sent { seq: self.next_seq, at_us, bytes, known: false });
+    /// Notes that the datagram with [`SentLog::next_seq`] has been sent, with a batch of transactions in it or without.
+    pub fn on_sent(&mut self, at_us: u64, bytes: ByteCount, batch: Option<u64>) {
+        self.sent.push_back(Sent { seq: self.next_seq, at_us, bytes, batch, known: false });
         self.next_seq += 1;
         if self.sent.len() > 2 * MEMORY {
             self.sent.pop_front();
         }
+    }
+
+    /// Fates of batches that the reports so far have told.
+    pub fn take_fates(&mut self) -> impl Iterator<Item = Fate> {
+        self.fates.drain(..)
     }
 
     /// Takes in a report; gives what it says of datagrams whose fate was not known before, in sending order.
@@ -143,6 +172,7 @@ impl SentLog {
                 let arrived_us = Some(unwrap_us(clock, arrival.at_us));
                 let ce = arrival.ecn == 3;
                 self.reports.push(PacketReport { sent_us: sent.at_us, bytes: sent.bytes, arrived_us, ce });
+                self.fates.extend(sent.fate(true));
                 self.received += 1;
             }
         }
@@ -151,6 +181,7 @@ impl SentLog {
                 self.sent.pop_front();
                 if !front.known {
                     self.lost += 1;
+                    self.fates.extend(front.fate(false));
                     self.reports.push(PacketReport {
                         sent_us: front.at_us,
                         bytes: front.bytes,
@@ -187,7 +218,7 @@ mod tests {
         let mut seen = Vec::new();
         for n in 0..70_000u64 {
             let seq = sent.next_seq();
-            sent.on_sent(n * 1000, ByteCount(1000));
+            sent.on_sent(n * 1000, ByteCount(1000), (n % 7 == 0).then_some(n));
             if n % 10 != 3 {
                 log.on_arrival(start, seq, n * 1000 + 30_000, if n == 20 { 3 } else { 2 }, true);
             }
@@ -204,6 +235,9 @@ mod tests {
         let lost = seen.len() as u64 - arrived;
         assert!(arrived > 62_900 && lost > 6_900, "{arrived} {lost}");
         assert_eq!(sent.received_and_lost(), (arrived, lost));
+        let fates: Vec<Fate> = sent.take_fates().collect();
+        assert!(fates.len() >= 9_990 && fates.iter().all(|fate| fate.batch == fate.datagram && fate.batch % 7 == 0));
+        assert!(fates.iter().all(|fate| fate.received == (fate.datagram % 10 != 3)));
         assert_eq!(seen.iter().filter(|report| report.ce).count(), 1);
         let base = seen[0].arrived_us.unwrap() - seen[0].sent_us;
         for report in &seen {

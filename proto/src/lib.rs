@@ -13,6 +13,7 @@ mod replay;
 pub mod sched;
 pub mod seeded;
 pub mod session;
+pub mod signing;
 pub mod units;
 pub mod video;
 pub mod wire;

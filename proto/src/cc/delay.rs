@@ -38,7 +38,7 @@ impl Default for DelayConfig {
             pacing_gain: 1.5,
             utilisation: 0.85,
             reserve: Bitrate::kbps(15),
-            min_window: ByteCount(6_000),
+            min_window: ByteCount(3_000),
         }
     }
 }
@@ -66,8 +66,8 @@ const HOLD: Duration = Duration::from_secs(1);
 const HOLD_GAIN: f64 = 1.02;
 /// Base delay and base round trip are the minima of this long.
 const BASE_MEMORY: Duration = Duration::from_secs(10);
-/// While the link is the limit, its queue is drained this often, or the base would come to include it. A pause of
-/// about 15 ms: 0.3 % of the capacity.
+/// While the link is the limit, its queue is drained this often, or the base would come to include it. The pause is as long
+/// as the queue takes to empty: with the queue at its target about 15 ms, 0.3 % of the capacity.
 const DRAIN_EVERY: Duration = Duration::from_secs(5);
 /// Delays are taken from packets of at least this share of the largest: a small one serialises faster, which would look
 /// like an empty queue. If there was no large one for this long, small ones will do.

@@ -25,9 +25,12 @@ use super::{seeded_tls, tls, transport};
 use crate::identity::{Identity, PublicKey};
 use crate::seeded::SeededBytes;
 
-/// Connections kept at a time, handshaking and draining ones included. One is in use; others come from restarts of the
-/// peer, and from someone who knows both public keys.
+/// Connections at a time, handshaking ones included. One is in use; others come from restarts of the peer, and from someone
+/// who knows both public keys. The oldest half-open one makes room for a new one: an honest handshake needs two round trips.
 const MAX_CONNECTIONS: usize = 16;
+
+/// The same with those that are closed and still drain, for three probe time-outs (RFC 9000 §10.2).
+const MAX_CLOSING: usize = 64;
 
 /// From this many handshakes under way a client must first prove its address (RFC 9000 §8.1.2), which costs it a round
 /// trip and an attacker its forged source.
@@ -330,10 +333,10 @@ impl QuicBearer {
             out.extend_from_slice(&bytes);
             return Some(transmit);
         }
-        let active = self.active;
         // The connection in use first: a handshake of a stranger never delays a command.
-        self.connections.sort_by_key(|conn| (Some(conn.id) != active, conn.id));
-        let transmit = self.connections.iter_mut().find_map(|conn| conn.poll_transmit(now, out)).map(Transmit::from);
+        let transmit = self.active_mut().and_then(|conn| conn.poll_transmit(now, out));
+        let transmit = transmit.or_else(|| self.connections.iter_mut().find_map(|conn| conn.poll_transmit(now, out)));
+        let transmit = transmit.map(Transmit::from);
         if transmit.is_some() {
             self.pump(now);
         }
@@ -414,11 +417,6 @@ impl QuicBearer {
         self.active_ref()?.inner.rtt(noq_proto::PathId::ZERO)
     }
 
-    /// Packets of the connection in use declared lost.
-    pub fn lost_packets(&self) -> u64 {
-        self.active_ref().map_or(0, |conn| conn.gate.lost_packets())
-    }
-
     /// The peer's address.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.active_ref().map(|conn| conn.remote)
@@ -456,7 +454,8 @@ impl QuicBearer {
             }
             return;
         }
-        if self.connections.len() >= MAX_CONNECTIONS {
+        let open = self.connections.iter().filter(|conn| !conn.has_ended()).count();
+        if self.connections.len() >= MAX_CLOSING || (open >= MAX_CONNECTIONS && !self.evict_half_open(now)) {
             let reason = "too many handshakes at a time".to_owned();
             self.on_unknown(from, reason, true);
             return self.endpoint.ignore(incoming);
@@ -479,6 +478,12 @@ impl QuicBearer {
                 self.on_unknown(from, reason.to_string(), true);
             }
         }
+    }
+
+    /// Gives up the oldest client that has not completed its handshake.
+    fn evict_half_open(&mut self, now: Instant) -> bool {
+        let oldest = self.connections.iter_mut().find(|conn| conn.is_half_open());
+        oldest.map(|conn| conn.abandon(now)).is_some()
     }
 
     /// Each connection has a gate of its own, hence a transport configuration of its own.

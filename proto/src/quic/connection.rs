@@ -130,11 +130,24 @@ impl Conn {
 
     /// Gives up a client that has not completed its handshake in time: half-open connections are what a flood is made of.
     fn expire_handshake(&mut self, now: Instant) {
-        let late = now.saturating_duration_since(self.since) >= HANDSHAKE_TIME;
-        if late && !self.ended && self.inner.side() == Side::Server && self.inner.is_handshaking() {
-            self.close(now);
-            self.goodbyes = MAX_GOODBYES;
+        if self.is_half_open() && now.saturating_duration_since(self.since) >= HANDSHAKE_TIME {
+            self.abandon(now);
         }
+    }
+
+    /// A client that has not completed its handshake.
+    pub fn is_half_open(&self) -> bool {
+        !self.ended && self.inner.side() == Side::Server && self.inner.is_handshaking()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Closes without a word.
+    pub fn abandon(&mut self, now: Instant) {
+        self.close(now);
+        self.goodbyes = MAX_GOODBYES;
     }
 
     pub fn close(&mut self, now: Instant) {

@@ -51,7 +51,6 @@ pub(super) fn config(mtu: u16, idle: Duration, gate: Arc<OpenGate>) -> Transport
 #[derive(Debug, Default)]
 pub(super) struct OpenGate {
     in_flight: Arc<AtomicU64>,
-    lost_packets: Arc<AtomicU64>,
 }
 
 impl OpenGate {
@@ -59,25 +58,19 @@ impl OpenGate {
     pub fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)
     }
-
-    /// Packets declared lost since the connection began.
-    pub fn lost_packets(&self) -> u64 {
-        self.lost_packets.load(Ordering::Relaxed)
-    }
 }
 
 impl ControllerFactory for OpenGate {
     fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
         // A new path begins: what was in flight on the old one is no longer counted by QUIC either.
         self.in_flight.store(0, Ordering::Relaxed);
-        Box::new(Tap { in_flight: self.in_flight.clone(), lost_packets: self.lost_packets.clone() })
+        Box::new(Tap { in_flight: self.in_flight.clone() })
     }
 }
 
 #[derive(Debug, Clone)]
 struct Tap {
     in_flight: Arc<AtomicU64>,
-    lost_packets: Arc<AtomicU64>,
 }
 
 impl Tap {
@@ -107,7 +100,6 @@ impl Controller for Tap {
 
     fn on_packet_lost(&mut self, lost_bytes: u16, _pn: u64, _now: Instant) {
         self.release(u64::from(lost_bytes));
-        self.lost_packets.fetch_add(1, Ordering::Relaxed);
     }
 
     fn on_mtu_update(&mut self, _new_mtu: u16) {}

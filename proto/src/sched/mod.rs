@@ -1,5 +1,6 @@
 //! The queues that the scheduler serves in strict priority ([AQUILA algorithm 1]): bounded, and counting what they drop.
 //! Video's queue is in [`crate::video`].
 
+pub mod batches;
 pub mod outbox;
 pub mod telemetry;

@@ -23,18 +23,20 @@ pub use stats::{ClassStats, Counters, Stats};
 
 use crate::cc::{Controller, DelayController};
 use crate::feedback::{ArrivalLog, SentLog};
-use crate::mavlink::treatment::{Delivery, StateKey};
+use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
 use crate::quic::{BearerEvent, ConnectionId, QuicBearer};
 use crate::replay::ReplayGuard;
+use crate::sched::batches::Batches;
 use crate::sched::outbox::Outbox;
-use crate::sched::telemetry::TelemetryQueue;
+use crate::sched::telemetry::{TelemetryDrops, TelemetryQueue};
 use crate::seeded::SeededBytes;
+use crate::signing::{PlaceIssuer, Resequencer};
 use crate::video::{PushOutcome, Reassembler, SendQueue};
 use crate::wire::flow;
 use crate::{Bitrate, Class, delay::DelayBase};
 use link_state::Silence;
-use receive::Inbound;
+use receive::{Inbound, Received};
 use stats::Latencies;
 use transmit::Outbound;
 
@@ -59,6 +61,8 @@ pub struct Session {
     controller: Box<dyn Controller>,
     outbox: Outbox,
     telemetry: TelemetryQueue,
+    transactions: Batches,
+    places: PlaceIssuer,
     video_out: Vec<SendQueue>,
     video_in: Vec<Option<Reassembler>>,
     bulk_out: VecDeque<Bytes>,
@@ -67,6 +71,7 @@ pub struct Session {
     /// The same for batches of telemetry, which count on their own; not kept over a restart.
     batches: ReplayGuard,
     replay_dirty: bool,
+    resequencer: Resequencer<Received>,
     arrivals: ArrivalLog,
     sent: SentLog,
     delay: DelayBase,
@@ -104,6 +109,8 @@ impl Session {
             controller: Box::new(DelayController::new(config.congestion)),
             outbox: Outbox::new(config.control),
             telemetry: TelemetryQueue::new(config.telemetry),
+            transactions: Batches::default(),
+            places: PlaceIssuer::default(),
             video_out: config.video.iter().map(|video| SendQueue::new(video.clone())).collect(),
             video_in: (0..flow::MAX_VIDEO_FLOWS).map(|_| None).collect(),
             bulk_out: VecDeque::new(),
@@ -111,6 +118,7 @@ impl Session {
             replay: replay.ok().flatten().unwrap_or_default(),
             batches: ReplayGuard::default(),
             replay_dirty: false,
+            resequencer: Resequencer::default(),
             arrivals: ArrivalLog::default(),
             sent: SentLog::default(),
             delay: DelayBase::default(),
@@ -206,18 +214,13 @@ impl Session {
         self.begin_input(now);
         let treatment = self.config.policy.treatment(frame.message_id());
         self.counters.accepted[treatment.class.index()] += 1;
-        let bytes = frame.bytes().clone();
         match (treatment.delivery, treatment.class) {
             (Delivery::Setpoint, _) => {
-                let liveness = LIVENESS.contains(&frame.message_id());
-                let superseded = self.outbox.push_setpoint(now, StateKey::of(frame), bytes, liveness);
-                if let Some(stream) = superseded {
-                    self.bearer.cancel(stream);
-                }
+                self.outbox.push_setpoint(now, frame, LIVENESS.contains(&frame.message_id()));
             }
-            (Delivery::State, _) => self.telemetry.push_state(now, StateKey::of(frame), bytes),
-            (Delivery::Reliable, Class::Control) => self.outbox.push_command(now, bytes),
-            (Delivery::Reliable, _) => self.telemetry.push_transaction(now, bytes),
+            (Delivery::State, _) => self.telemetry.push_state(now, frame),
+            (Delivery::Reliable, Class::Control) => self.outbox.push_command(now, frame),
+            (Delivery::Reliable, _) => self.telemetry.push_transaction(now, frame),
         }
         self.after_input(now);
     }
@@ -310,6 +313,7 @@ impl Session {
         }
         (classes[0].queued, classes[0].queued_bytes) = self.outbox.waiting();
         (classes[1].queued, classes[1].queued_bytes) = self.telemetry.waiting();
+        classes[1].queued_bytes += self.transactions.bytes();
         classes[1].oldest = self.telemetry.oldest_age(now);
         for queue in &self.video_out {
             classes[2].queued += queue.queued_frames();
@@ -327,9 +331,9 @@ impl Session {
             rtt_min: self.inbound.rtt_min(),
             remote: self.bearer.remote(),
             classes,
-            unacknowledged: self.outbox.unacknowledged(Class::Control).0,
+            unacknowledged: self.outbox.unacknowledged(),
             control_drops: self.outbox.drops(),
-            telemetry_drops: self.telemetry.drops(),
+            telemetry_drops: self.telemetry_drops(),
             telemetry_fill: self.telemetry.fill(),
             frames_in: self.video_out.iter().map(|queue| queue.counters().frames_in).sum(),
             frames_sent: self.video_out.iter().map(|queue| queue.counters().frames_sent).sum(),
@@ -351,6 +355,11 @@ impl Session {
         }
     }
 
+    fn telemetry_drops(&self) -> TelemetryDrops {
+        let drops = self.telemetry.drops();
+        TelemetryDrops { expired: drops.expired + self.transactions.expired(), ..drops }
+    }
+
     /// Which end this is.
     pub fn side(&self) -> Side {
         self.config.side
@@ -368,6 +377,7 @@ impl Session {
             self.on_bearer_event(now, event);
         }
         self.expire(now);
+        self.release_in_order(now);
         self.poll_reassembly(now);
         self.update_link_state(now);
         self.update_target(now);
@@ -398,9 +408,7 @@ impl Session {
             BearerEvent::BulkReadable => self.events.push_back(Event::BulkReadable),
             BearerEvent::Acknowledged { token } => {
                 self.silence.on_word(now);
-                if self.outbox.on_acknowledged(token).is_some_and(|message| message.class == Class::Control) {
-                    self.counters.acknowledged += 1;
-                }
+                self.counters.acknowledged += u64::from(self.outbox.on_acknowledged(token));
             }
             BearerEvent::Refused { token } => self.outbox.requeue_one(token),
             BearerEvent::PeerMoved { from, to } => {
@@ -417,7 +425,7 @@ impl Session {
             BearerEvent::Unknown(peer) => {
                 self.counters.unknown_peers += u64::from(!peer.handshake);
                 self.counters.handshakes_refused += u64::from(peer.handshake);
-                self.inbound.on_unknown(now, peer);
+                self.inbound.on_unknown(peer);
             }
         }
     }
@@ -426,14 +434,18 @@ impl Session {
     fn on_new_connection(&mut self, now: Instant) {
         self.outbound.on_new_connection();
         self.sent.reset();
+        self.transactions.on_new_connection();
         self.bulk_out.clear();
         self.bulk_bytes = 0;
         self.controller.on_path_change(now);
     }
 
     fn expire(&mut self, now: Instant) {
-        let bearer = &mut self.bearer;
-        self.outbox.expire(now, |stream| bearer.cancel(stream));
+        self.outbox.expire(now);
+        while let Some(stream) = self.outbox.take_cancelled() {
+            self.bearer.cancel(stream);
+        }
+        self.transactions.expire(now);
         let stale_states = self.silence.state() != LinkState::Up && self.silence.just_recovered(now);
         self.telemetry.expire(now, stale_states);
         for (flow, queue) in self.video_out.iter_mut().enumerate() {

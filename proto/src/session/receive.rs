@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
@@ -12,6 +12,7 @@ use crate::Class;
 use crate::mavlink::Frame;
 use crate::quic::{ConnectionId, UnknownPeer};
 use crate::replay::Verdict;
+use crate::signing::SigningStream;
 use crate::video::{Reassembler, VideoEvent};
 use crate::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
 use crate::wire::feedback::Feedback;
@@ -44,17 +45,36 @@ pub(super) struct Inbound {
     /// (epoch, slot) of setpoints, and the newest sequence number delivered.
     newest_setpoint: BTreeMap<(u64, u64), u64>,
     held: Vec<(ConnectionId, Bytes)>,
-    rtts: std::collections::VecDeque<Duration>,
+    rtts: VecDeque<Duration>,
+    /// Delay of the newest fragment per video flow.
+    video_delay_us: [u64; flow::MAX_VIDEO_FLOWS as usize],
+    /// The first frame that was lost last.
+    lost_frame: [u64; flow::MAX_VIDEO_FLOWS as usize],
+    /// To be sent.
+    pub recovery: VecDeque<RecoveryRequest>,
     unknown: Option<(UnknownPeer, u64)>,
     unknown_reported: Option<Instant>,
 }
+
+/// A message that was seen for the first time.
+#[derive(Debug)]
+pub(super) struct Received {
+    header: MessageHeader,
+    /// MAVLink frames, one after the other.
+    frames: Bytes,
+    early: bool,
+}
+
+/// Longest that signed frames wait for one that is missing: two repetitions of it, within these bounds.
+const MIN_HOLD: Duration = Duration::from_millis(50);
+const MAX_HOLD: Duration = Duration::from_secs(1);
 
 impl Inbound {
     pub fn rtt_min(&self) -> Option<Duration> {
         self.rtts.iter().min().copied()
     }
 
-    pub fn on_unknown(&mut self, _now: Instant, peer: UnknownPeer) {
+    pub fn on_unknown(&mut self, peer: UnknownPeer) {
         let count = self.unknown.as_ref().map_or(0, |(_, count)| *count);
         self.unknown = Some((peer, count + 1));
     }
@@ -114,24 +134,57 @@ impl Session {
             Verdict::Doubtful => return self.counters.replayed += 1,
         }
         self.replay_dirty |= !header.telemetry;
-        let received_us = self.inbound.received_us;
-        if !header.telemetry && self.is_past_its_time(&header, early) {
-            return match header.slot {
-                Some(_) => self.counters.stale_setpoints += 1,
-                None => self.counters.expired_commands += 1,
-            };
-        }
         if let Some(slot) = header.slot {
             if self.inbound.newest_setpoint.len() >= MAX_SLOTS {
                 self.inbound.newest_setpoint.clear();
             }
             let newest = self.inbound.newest_setpoint.entry((header.epoch, slot)).or_default();
-            if header.seq < *newest {
-                return self.counters.overtaken_setpoints += 1;
-            }
-            *newest = header.seq;
+            *newest = header.seq.max(*newest);
         }
-        let age_us = self.delay.excess_us(header.origin_us, received_us);
+        let received = Received { header, frames: bytes.slice_ref(frames), early };
+        let signing = header.place.and_then(|_| SigningStream::of(&Frame::parse(frames).ok()?.0));
+        let in_order = match header.place.zip(signing) {
+            Some((place, stream)) => {
+                let hold = self.hold();
+                self.resequencer.admit(now, hold, (header.epoch, stream), place, received)
+            }
+            None => Some(received),
+        };
+        if let Some(received) = in_order {
+            self.use_message(now, self.inbound.received_us, &received);
+        }
+        self.release_in_order(now);
+    }
+
+    /// Gives out signed messages whose turn it is.
+    pub(super) fn release_in_order(&mut self, now: Instant) {
+        let now_us = self.clock_us(now);
+        while let Some(received) = self.resequencer.poll(now) {
+            self.use_message(now, now_us, &received);
+        }
+    }
+
+    /// How long signed frames wait for one that is missing. It is repeated after 1.25 round trips, counted from its own
+    /// sending, and once more.
+    fn hold(&self) -> Duration {
+        let rtt = self.bearer.rtt().unwrap_or(Duration::from_millis(100));
+        (rtt.mul_f64(2.5) + Duration::from_millis(40)).clamp(MIN_HOLD, MAX_HOLD)
+    }
+
+    /// A message in its turn, at `at_us` on our clock.
+    fn use_message(&mut self, now: Instant, at_us: u64, received: &Received) {
+        let Received { header, frames, early } = received;
+        if !header.telemetry && self.is_past_its_time(header, at_us, *early) {
+            return match header.slot {
+                Some(_) => self.counters.stale_setpoints += 1,
+                None => self.counters.expired_commands += 1,
+            };
+        }
+        let newest = header.slot.and_then(|slot| self.inbound.newest_setpoint.get(&(header.epoch, slot)));
+        if newest.is_some_and(|newest| header.seq < *newest) {
+            return self.counters.overtaken_setpoints += 1;
+        }
+        let age_us = self.delay.excess_us(header.origin_us, at_us);
         let class = if header.telemetry { Class::Telemetry } else { Class::Control };
         self.latencies.by_class[class.index()].add(now, Duration::from_micros(age_us));
         self.deliver_frames(class, frames);
@@ -139,8 +192,8 @@ impl Session {
 
     /// Whether a control message came too late to be used. While its age cannot be told, on a connection of which nothing
     /// is known but its handshake, what may be a second old is used; a setpoint is not, the next one is under way.
-    fn is_past_its_time(&self, header: &MessageHeader, early: bool) -> bool {
-        let age = self.delay.age_us(header.origin_us, self.inbound.received_us).filter(|_| !early);
+    fn is_past_its_time(&self, header: &MessageHeader, at_us: u64, early: bool) -> bool {
+        let age = self.delay.age_us(header.origin_us, at_us).filter(|_| !early);
         age.map_or(header.max_age_ms < UNTOLD_AGE_MS, |age_us| age_us > header.max_age_ms.saturating_mul(1000))
     }
 
@@ -203,6 +256,8 @@ impl Session {
         self.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
         match header.flow {
             flow::MESSAGE => self.on_copies(now, connection, body, early),
+            // A mark beside a piece of the bulk stream: only its arrival counts.
+            flow::BULK => {}
             flow::HEARTBEAT => self.on_heartbeat(now, header, body),
             flow::TELEMETRY => {
                 self.latencies.by_class[Class::Telemetry.index()].add(now, Duration::from_micros(delay_us));
@@ -228,7 +283,7 @@ impl Session {
 
     /// The delay of a frame is that of its last fragment to come.
     fn inbound_video_delay(&mut self, flow: usize, delay_us: u64) {
-        self.outbound.video_delay_us[flow] = delay_us;
+        self.inbound.video_delay_us[flow] = delay_us;
     }
 
     fn on_copies(&mut self, now: Instant, connection: ConnectionId, mut body: &[u8], early: bool) {
@@ -276,6 +331,9 @@ impl Session {
                 }
                 let reports = self.sent.on_feedback(&feedback);
                 self.controller.on_reports(now, reports);
+                for fate in self.sent.take_fates() {
+                    self.transactions.on_fate(fate.batch, fate.datagram, fate.received);
+                }
             }
             None => self.counters.malformed += 1,
         }
@@ -297,18 +355,18 @@ impl Session {
     fn on_video_event(&mut self, now: Instant, index: usize, event: VideoEvent) {
         match event {
             VideoEvent::Frame(frame) => {
-                let delay = Duration::from_micros(self.outbound.video_delay_us[index]);
+                let delay = Duration::from_micros(self.inbound.video_delay_us[index]);
                 self.latencies.by_class[Class::Video.index()].add(now, delay);
                 self.counters.frames_late += u64::from(delay > LATE);
                 let bytes = frame.packets.clone().map(|packet| packet.len()).sum();
                 self.count_delivered(Class::Video, bytes);
                 self.events.push_back(Event::Video { flow: index as u8, packets: frame.packets, delay });
             }
-            VideoEvent::FramesLost { first, .. } => self.outbound.lost_frame[index] = first,
+            VideoEvent::FramesLost { first, .. } => self.inbound.lost_frame[index] = first,
             VideoEvent::RecoveryNeeded => {
                 self.counters.recovery_requests += 1;
-                let frame = self.outbound.lost_frame[index];
-                self.outbound.recovery.push_back(RecoveryRequest { video: index as u64, frame });
+                let frame = self.inbound.lost_frame[index];
+                self.inbound.recovery.push_back(RecoveryRequest { video: index as u64, frame });
             }
         }
     }

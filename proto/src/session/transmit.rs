@@ -3,7 +3,6 @@
 //! Order: hello, control, copies of control, recovery requests, feedback, heartbeat; then, through the gate (window and
 //! pacing), telemetry, video, bulk. It is called only when QUIC has nothing left to send, so nothing queues inside it.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -11,9 +10,9 @@ use bytes::BytesMut;
 use super::{LinkState, PROTOCOL_REVISION, Session, Side};
 use crate::quic::ConnectionId;
 use crate::sched::outbox::Outgoing;
-use crate::sched::telemetry::Batch;
+use crate::signing::Place;
 use crate::video::MIN_PAYLOAD;
-use crate::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use crate::wire::datagram::{DatagramHeader, Heartbeat};
 use crate::wire::flow;
 use crate::wire::message::{Hello, MessageHeader, put_copy};
 use crate::{ByteCount, Class};
@@ -25,9 +24,6 @@ const PACKET_OVERHEAD: usize = 1 + 8 + 2 + 3 + 16;
 const ACK_ROOM: usize = 16;
 /// Control frames handed over for one packet.
 const CONTROL_PACKET: usize = 1000;
-/// Telemetry may exceed the window by this much, two packets ([AQUILA 3.2], the credits of the C2 class): enough not to wait
-/// behind video, too little for a queue that control would feel.
-const C2_RESERVE: u64 = 2_400;
 /// A copy of a control message leaves when it has not been acknowledged after 1.25 round trips and this.
 const COPY_MARGIN: Duration = Duration::from_millis(10);
 /// While nothing is heard: time between probes, by how long the silence has lasted.
@@ -40,8 +36,13 @@ const PROBES: [(Duration, Duration); 3] = [
 const PROBE_BYTES: usize = 256;
 /// Pacing may catch up at most this much after a pause of the process.
 const PACING_SLACK: Duration = Duration::from_millis(2);
-/// Stream priorities; higher first.
-const PRIORITY: [i32; 2] = [100, 50];
+/// A batch of transactions without news after 1.5 round trips and this, for the peer's report, is sent again.
+const BATCH_MARGIN: Duration = Duration::from_millis(50);
+/// Frame headers around the two parts of a bulk packet: a datagram of ours and a piece of the stream (RFC 9000 §19.8,
+/// RFC 9221 §4).
+const BULK_FRAMES: usize = 3 + 1 + 8 + 8 + 2;
+/// Streams carry control and the hello, which come first, and bulk, which comes last.
+const PRIORITY: i32 = 100;
 
 /// State of sending.
 #[derive(Debug, Default)]
@@ -50,10 +51,6 @@ pub(super) struct Outbound {
     pub connection: Option<ConnectionId>,
     /// Its handshake is complete; before, only control leaves, as early data.
     live: bool,
-    /// Delay of the newest fragment per video flow.
-    pub video_delay_us: [u64; flow::MAX_VIDEO_FLOWS as usize],
-    pub lost_frame: [u64; flow::MAX_VIDEO_FLOWS as usize],
-    pub recovery: VecDeque<RecoveryRequest>,
     hello_sent: bool,
     heartbeat_due: Option<Instant>,
     last_probe: Option<Instant>,
@@ -115,6 +112,8 @@ impl Session {
         let mut due = [
             self.bearer.poll_timeout(),
             self.outbox.next_expiry(),
+            self.transactions.next_expiry(),
+            self.resequencer.next_deadline(),
             self.silence.next_deadline(limits),
             self.video_in.iter().flatten().filter_map(|reassembler| reassembler.next_deadline()).min(),
             self.video_out.iter().filter_map(|queue| queue.next_deadline()).min(),
@@ -122,9 +121,9 @@ impl Session {
             None,
         ];
         if self.bearer.is_ready() {
-            due[5] = self.copies_due(now);
+            due[7] = self.copies_due(now);
             if self.outbound.live {
-                due[6] = [self.arrivals.next_due(), self.outbound.heartbeat_due, self.gate_due(now)]
+                due[8] = [self.arrivals.next_due(), self.outbound.heartbeat_due, self.gate_due(now)]
                     .into_iter()
                     .flatten()
                     .min();
@@ -145,25 +144,24 @@ impl Session {
         let mut head = Vec::new();
         Hello { revision: PROTOCOL_REVISION, air, version }.put_on_stream(&mut head);
         // Token 0 belongs to no message: sequence numbers begin at 1.
-        self.bearer.send_message(&head, &[], PRIORITY[0], 0).is_some()
+        self.bearer.send_message(&head, &[], PRIORITY, 0).is_some()
     }
 
     /// Control messages, as many as share a packet.
     fn feed_control(&mut self, now: Instant) -> bool {
         let mut fed = 0;
         while fed < CONTROL_PACKET {
-            let Some(message) = self.outbox.pop_waiting() else { break };
-            let (len, class) = (message.frames.len(), message.class);
-            let header = self.message_header(&message);
+            let Some(message) = self.outbox.pop_waiting(&mut self.places) else { break };
+            let len = message.frame.len();
             let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
-            header.put_on_stream(&mut head);
-            let Some(stream) = self.bearer.send_message(&head, &message.frames, PRIORITY[0], message.token()) else {
+            self.control_header(&message).put_on_stream(&mut head);
+            let Some(stream) = self.bearer.send_message(&head, &message.frame, PRIORITY, message.seq) else {
                 // No stream is free: the peer has thousands open and has stopped reading.
                 self.outbox.unpop(message);
                 break;
             };
             self.outbox.on_sent(now, message, stream);
-            self.count_sent(class, len);
+            self.count_sent(Class::Control, len);
             fed += head.len() + len;
         }
         fed > 0
@@ -185,11 +183,11 @@ impl Session {
         let mut body = Vec::with_capacity(room);
         let mut copied = Vec::new();
         for message in self.outbox.due_copies(before) {
-            let header = self.message_header(message);
-            if !body.is_empty() && body.len() + MessageHeader::MAX_LEN + 2 + message.frames.len() > room {
+            let header = self.control_header(message);
+            if !body.is_empty() && body.len() + MessageHeader::MAX_LEN + 2 + message.frame.len() > room {
                 break;
             }
-            put_copy(&mut body, &header, &message.frames);
+            put_copy(&mut body, &header, &message.frame);
             copied.push(message.seq);
         }
         if !self.is_up() {
@@ -224,7 +222,7 @@ impl Session {
     }
 
     fn feed_recovery(&mut self, now: Instant) -> bool {
-        let Some(request) = self.outbound.recovery.pop_front() else { return false };
+        let Some(request) = self.inbound.recovery.pop_front() else { return false };
         let mut body = Vec::new();
         request.put(&mut body);
         self.send_datagram(now, flow::RECOVERY, &body)
@@ -265,44 +263,62 @@ impl Session {
     }
 
     fn feed_telemetry(&mut self, now: Instant) -> bool {
-        if self.gate_opens(now, C2_RESERVE).is_none_or(|at| at > now) {
+        if self.gate_opens(now).is_none_or(|at| at > now) {
             return false;
         }
-        let max = self.max_body() - MessageHeader::MAX_LEN;
-        if let Some(message) = self.outbox.pop_resend() {
-            return self.send_batch(now, message);
-        }
-        match self.telemetry.pop_batch(now, max) {
-            Some(Batch::States(frames)) => {
-                self.count_sent(Class::Telemetry, frames.len());
-                self.pace(now, frames.len() + PACKET_OVERHEAD);
-                self.send_datagram(now, flow::TELEMETRY, &frames)
+        let silence = self.batch_silence();
+        if self.transactions.due(now, silence).is_none() {
+            let max = self.max_batch();
+            let Some(batch) = self.telemetry.pop_batch(now, max, self.transactions.has_room()) else { return false };
+            let place = batch.signing.and_then(|stream| self.places.issue(stream, batch.reliable));
+            let expires = now + self.config.telemetry.age;
+            match (batch.reliable, place) {
+                (true, place) => self.transactions.add(batch.origin, expires, batch.frames, place),
+                (false, None) => return self.send_states(now, &batch.frames),
+                (false, place) => {
+                    let seq = self.transactions.number();
+                    let header = self.header_of_batch(seq, batch.origin, expires, place);
+                    return self.send_batch(now, &header, &batch.frames, None);
+                }
             }
-            Some(Batch::Transactions(origin, frames)) => {
-                let message = self.outbox.telemetry_batch(now, origin, frames);
-                self.send_batch(now, message)
-            }
-            None => false,
         }
+        let Some(batch) = self.transactions.due(now, silence).cloned() else { return false };
+        let header = self.header_of_batch(batch.seq, batch.origin, batch.expires, batch.place);
+        let datagram = self.sent.next_datagram();
+        let sent = self.send_batch(now, &header, &batch.frames, Some(batch.seq));
+        self.transactions.on_sent(now, batch.seq, datagram);
+        sent
     }
 
-    /// Sends a batch of telemetry on a stream of its own.
-    fn send_batch(&mut self, now: Instant, message: Outgoing) -> bool {
-        let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
-        self.message_header(&message).put_on_stream(&mut head);
-        let len = message.frames.len();
-        let Some(stream) = self.bearer.send_message(&head, &message.frames, PRIORITY[1], message.token()) else {
-            self.outbox.unpop(message);
-            return false;
-        };
-        self.pace(now, len + PACKET_OVERHEAD);
-        self.count_sent(Class::Telemetry, len);
-        self.outbox.on_sent(now, message, stream);
-        true
+    fn send_states(&mut self, now: Instant, frames: &[u8]) -> bool {
+        self.count_sent(Class::Telemetry, frames.len());
+        self.pace(now, frames.len() + PACKET_OVERHEAD);
+        self.send_datagram(now, flow::TELEMETRY, frames)
+    }
+
+    /// Sends telemetry with a message's header; `kept`: its number, if it is kept until it has arrived.
+    fn send_batch(&mut self, now: Instant, header: &MessageHeader, frames: &[u8], kept: Option<u64>) -> bool {
+        let mut body = Vec::with_capacity(MessageHeader::MAX_LEN + 2 + frames.len());
+        put_copy(&mut body, header, frames);
+        self.count_sent(Class::Telemetry, frames.len());
+        self.pace(now, body.len() + PACKET_OVERHEAD);
+        let mut datagram = self.start_datagram(now, flow::MESSAGE, body.len());
+        datagram.extend_from_slice(&body);
+        self.finish_datagram(now, datagram, 0, kept)
+    }
+
+    /// Frames of telemetry that fit a datagram with a message's header.
+    fn max_batch(&mut self) -> usize {
+        self.max_body() - MessageHeader::MAX_LEN - 2
+    }
+
+    /// A batch of which nothing is heard for this long is sent again.
+    fn batch_silence(&self) -> Duration {
+        self.bearer.rtt().unwrap_or(Duration::from_millis(100)).mul_f64(1.5) + BATCH_MARGIN
     }
 
     fn feed_video(&mut self, now: Instant) -> bool {
-        if self.gate_opens(now, 0).is_none_or(|at| at > now) {
+        if self.gate_opens(now).is_none_or(|at| at > now) {
             return false;
         }
         let max = self.max_body().saturating_sub(ACK_ROOM).max(MIN_PAYLOAD);
@@ -316,16 +332,16 @@ impl Session {
             self.outbound.next_video = index + 1;
             self.count_sent(Class::Video, datagram.len() - header_len);
             self.pace(now, datagram.len() + PACKET_OVERHEAD);
-            return self.finish_datagram(now, datagram);
+            return self.finish_datagram(now, datagram, 0, None);
         }
         false
     }
 
     fn feed_bulk(&mut self, now: Instant) -> bool {
-        if self.gate_opens(now, 0).is_none_or(|at| at > now) {
+        if self.gate_opens(now).is_none_or(|at| at > now) {
             return false;
         }
-        let max = self.max_body();
+        let max = self.max_body().saturating_sub(BULK_FRAMES + ACK_ROOM);
         let Some(front) = self.bulk_out.front_mut() else { return false };
         let taken = self.bearer.write_bulk(&front[..front.len().min(max)]);
         self.outbound.bulk_blocked = taken == 0;
@@ -334,19 +350,22 @@ impl Session {
             self.bulk_out.pop_front();
         }
         self.bulk_bytes -= taken;
-        if taken > 0 {
-            self.count_sent(Class::Bulk, taken);
-            self.pace(now, taken + PACKET_OVERHEAD);
+        if taken == 0 {
+            return false;
         }
-        taken > 0
+        self.count_sent(Class::Bulk, taken);
+        self.pace(now, taken + BULK_FRAMES + DatagramHeader::MAX_LEN + PACKET_OVERHEAD);
+        // A mark in the same packet, so that feedback tells the controller when the packet arrived.
+        let mark = self.start_datagram(now, flow::BULK, 0);
+        self.finish_datagram(now, mark, taken + BULK_FRAMES, None)
     }
 
     /// When the gate opens for the next packet if no acknowledgement comes; `None` if only one can open it.
-    fn gate_opens(&self, now: Instant, reserve: u64) -> Option<Instant> {
-        let window = self.controller.window(now).0 + reserve;
+    fn gate_opens(&self, now: Instant) -> Option<Instant> {
+        let window = self.controller.window(now).0;
         let packet = u64::from(self.config.quic.mtu);
         // The timeout of a draining window is not known here: look again soon.
-        if self.controller.window(now) == ByteCount::ZERO {
+        if window == 0 {
             return Some(now + Duration::from_millis(5));
         }
         (self.bearer.in_flight() + packet <= window).then(|| self.outbound.paced_until.unwrap_or(now))
@@ -358,13 +377,15 @@ impl Session {
             return None;
         }
         let max = self.max_body();
-        let resend = self.outbox.has_resend().then_some(now);
-        let telemetry = resend.or_else(|| self.telemetry.next_due(max - MessageHeader::MAX_LEN));
-        let telemetry = telemetry.and_then(|due| Some(due.max(self.gate_opens(now, C2_RESERVE)?)));
+        let again = self.transactions.next_due(now, self.batch_silence());
+        let max_batch = self.max_batch();
+        let fresh = self.telemetry.next_due(max_batch, self.transactions.has_room());
+        let telemetry = again.into_iter().chain(fresh).min();
+        let telemetry = telemetry.and_then(|due| Some(due.max(self.gate_opens(now)?)));
         let fragment = max.saturating_sub(ACK_ROOM).max(MIN_PAYLOAD);
         let bulk = !self.bulk_out.is_empty() && !self.outbound.bulk_blocked;
         let waits = bulk || self.video_out.iter().any(|queue| queue.has_fragment(fragment));
-        let rest = if waits { self.gate_opens(now, 0) } else { None };
+        let rest = if waits { self.gate_opens(now) } else { None };
         telemetry.into_iter().chain(rest).min()
     }
 
@@ -379,14 +400,27 @@ impl Session {
         self.silence.state() == LinkState::Up
     }
 
-    fn message_header(&self, message: &Outgoing) -> MessageHeader {
+    fn control_header(&self, message: &Outgoing) -> MessageHeader {
         MessageHeader {
             epoch: self.config.epoch,
             seq: message.seq,
             origin_us: self.clock_us(message.origin) as u32,
             max_age_ms: message.expires.saturating_duration_since(message.origin).as_millis() as u64,
             slot: message.slot,
-            telemetry: message.class == Class::Telemetry,
+            telemetry: false,
+            place: message.place,
+        }
+    }
+
+    fn header_of_batch(&self, seq: u64, origin: Instant, expires: Instant, place: Option<Place>) -> MessageHeader {
+        MessageHeader {
+            epoch: self.config.epoch,
+            seq,
+            origin_us: self.clock_us(origin) as u32,
+            max_age_ms: expires.saturating_duration_since(origin).as_millis() as u64,
+            slot: None,
+            telemetry: true,
+            place,
         }
     }
 
@@ -403,19 +437,20 @@ impl Session {
         datagram
     }
 
-    fn finish_datagram(&mut self, now: Instant, datagram: BytesMut) -> bool {
-        let bytes = ByteCount::from(datagram.len() + PACKET_OVERHEAD);
+    /// Hands a datagram over. `beside`: bytes of other frames that leave in the same packet; `batch`: the one of transactions that it carries.
+    fn finish_datagram(&mut self, now: Instant, datagram: BytesMut, beside: usize, batch: Option<u64>) -> bool {
+        let bytes = ByteCount::from(datagram.len() + PACKET_OVERHEAD + beside);
         if !self.bearer.send_datagram(datagram.freeze()) {
             return false;
         }
-        self.sent.on_sent(self.clock_us(now), bytes);
+        self.sent.on_sent(self.clock_us(now), bytes, batch);
         true
     }
 
     fn send_datagram(&mut self, now: Instant, flow: u64, body: &[u8]) -> bool {
         let mut datagram = self.start_datagram(now, flow, body.len());
         datagram.extend_from_slice(body);
-        self.finish_datagram(now, datagram)
+        self.finish_datagram(now, datagram, 0, None)
     }
 
     fn count_sent(&mut self, class: Class, bytes: usize) {

@@ -17,7 +17,7 @@ pub const MESSAGE: u64 = 3;
 pub const RECOVERY: u64 = 4;
 /// What an end says of itself when a connection begins.
 pub const HELLO: u64 = 5;
-/// Bulk: ordered bytes, streams only.
+/// Bulk: ordered bytes on a stream, and a datagram with no body as a mark beside each piece.
 pub const BULK: u64 = 6;
 /// Video flow `n` is `VIDEO + n`, up to [`MAX_VIDEO_FLOWS`].
 pub const VIDEO: u64 = 16;

@@ -7,6 +7,7 @@ use bytes::BufMut;
 
 use super::varint::{put_varint, take_varint};
 use super::{flow, take_u32};
+use crate::signing::Place;
 
 /// Header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +26,20 @@ pub struct MessageHeader {
     pub slot: Option<u64>,
     /// The sender's traffic class is Telemetry, not Control.
     pub telemetry: bool,
+    /// Set if the frames are signed, all in one stream: their place in it.
+    pub place: Option<Place>,
 }
 
 const FLAG_SETPOINT: u8 = 1;
 const FLAG_TELEMETRY: u8 = 2;
+/// The message has a place among the signed ones of its stream.
+const FLAG_PLACE: u8 = 4;
+/// It is counted there.
+const FLAG_COUNTED: u8 = 8;
 
 impl MessageHeader {
     /// Longest header in bytes, flow id included.
-    pub const MAX_LEN: usize = 1 + 1 + 8 + 8 + 4 + 8 + 8;
+    pub const MAX_LEN: usize = 1 + 1 + 8 + 8 + 4 + 8 + 8 + 8;
 
     /// Writes the flow id and the header, as a stream begins.
     pub fn put_on_stream(&self, out: &mut impl BufMut) {
@@ -42,8 +49,10 @@ impl MessageHeader {
 
     /// Writes the header.
     pub fn put(&self, out: &mut impl BufMut) {
-        let flags = if self.slot.is_some() { FLAG_SETPOINT } else { 0 };
-        out.put_u8(flags | if self.telemetry { FLAG_TELEMETRY } else { 0 });
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let counted = self.place.is_some_and(|place| place.counted);
+        let flags = flag(self.slot.is_some(), FLAG_SETPOINT) | flag(self.telemetry, FLAG_TELEMETRY);
+        out.put_u8(flags | flag(self.place.is_some(), FLAG_PLACE) | flag(counted, FLAG_COUNTED));
         put_varint(out, self.epoch);
         put_varint(out, self.seq);
         out.put_u32(self.origin_us);
@@ -51,13 +60,18 @@ impl MessageHeader {
         if let Some(slot) = self.slot {
             put_varint(out, slot);
         }
+        if let Some(place) = self.place {
+            put_varint(out, place.after);
+        }
     }
 
     /// Splits a message, without flow id, into header and frames; `None` if it is too short or from a later version.
     pub fn parse(mut bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&flags, rest) = bytes.split_first()?;
         bytes = rest;
-        if flags & !(FLAG_SETPOINT | FLAG_TELEMETRY) != 0 {
+        if flags & !(FLAG_SETPOINT | FLAG_TELEMETRY | FLAG_PLACE | FLAG_COUNTED) != 0
+            || flags & (FLAG_PLACE | FLAG_COUNTED) == FLAG_COUNTED
+        {
             return None;
         }
         let epoch = take_varint(&mut bytes)?;
@@ -68,7 +82,11 @@ impl MessageHeader {
             true => Some(take_varint(&mut bytes)?),
             false => None,
         };
-        Some((Self { epoch, seq, origin_us, max_age_ms, slot, telemetry: flags & FLAG_TELEMETRY != 0 }, bytes))
+        let place = match flags & FLAG_PLACE != 0 {
+            true => Some(Place { after: take_varint(&mut bytes)?, counted: flags & FLAG_COUNTED != 0 }),
+            false => None,
+        };
+        Some((Self { epoch, seq, origin_us, max_age_ms, slot, telemetry: flags & FLAG_TELEMETRY != 0, place }, bytes))
     }
 }
 
@@ -92,7 +110,7 @@ pub fn take_copy<'a>(body: &mut &'a [u8]) -> Option<(MessageHeader, &'a [u8])> {
 /// What an end says of itself on a stream when a connection begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// Revision of the protocol within `aquila/1`; both ends use what the older knows.
+    /// Revision of the protocol within `aquila/1`, for logs, and for a later one to know what it may send.
     pub revision: u64,
     /// Whether the sender is the air side.
     pub air: bool,
@@ -130,7 +148,16 @@ mod tests {
     use super::*;
 
     fn header(slot: Option<u64>) -> MessageHeader {
-        MessageHeader { epoch: 1 << 40, seq: 12_345, origin_us: 99, max_age_ms: 300, slot, telemetry: slot.is_none() }
+        let place = slot.map(|after| Place { after, counted: after % 2 == 0 });
+        MessageHeader {
+            epoch: 1 << 40,
+            seq: 12_345,
+            origin_us: 99,
+            max_age_ms: 300,
+            slot,
+            telemetry: slot.is_none(),
+            place,
+        }
     }
 
     #[test]
@@ -154,8 +181,10 @@ mod tests {
         for len in 0..out.len() {
             assert_eq!(MessageHeader::parse(&out[..len]), None);
         }
-        out[0] |= 0x80;
-        assert_eq!(MessageHeader::parse(&out), None);
+        for flags in [out[0] | 0x80, FLAG_COUNTED] {
+            out[0] = flags;
+            assert_eq!(MessageHeader::parse(&out), None);
+        }
     }
 
     #[test]

@@ -1,0 +1,300 @@
+//! Order among signed frames.
+//!
+//! A receiver of signed MAVLink takes a frame only if its time stamp is above all before it from the same signing stream
+//! (devguide `en/guide/message_signing.md`), so a command that was lost once and sent again behind newer frames would be
+//! refused. The sender numbers the signed messages that it repeats until they arrive, and the receiver holds back what was
+//! sent after one that is missing, for a bounded time. Unsigned frames are never held.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::mavlink::{Address, Frame};
+
+/// Frames signed by one source on one of its links: what a receiver keeps one time stamp for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SigningStream {
+    /// Who sent them.
+    pub source: Address,
+    /// The link id in their signatures.
+    pub link: u8,
+}
+
+impl SigningStream {
+    /// The stream of a frame; `None` if it is not signed.
+    pub fn of(frame: &Frame) -> Option<Self> {
+        Some(Self { source: frame.source(), link: frame.signature()?.link_id })
+    }
+}
+
+/// Place of a message in its signing stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Counted messages of the stream that were sent before this one, in this life of the sender.
+    pub after: u64,
+    /// Whether this one counts: it is repeated until it arrives, so it is worth waiting for.
+    pub counted: bool,
+}
+
+/// Streams that are told apart at either end. More do not occur; beyond it their order is not kept.
+const MAX_STREAMS: usize = 64;
+/// Messages held at a time, over all streams; beyond it they are given out at once.
+const MAX_HELD: usize = 512;
+
+/// The sender's counters.
+#[derive(Debug, Default)]
+pub struct PlaceIssuer {
+    counted: BTreeMap<SigningStream, u64>,
+}
+
+impl PlaceIssuer {
+    /// The place of the next message of a stream, in order of sending.
+    pub fn issue(&mut self, stream: SigningStream, counted: bool) -> Option<Place> {
+        if self.counted.len() >= MAX_STREAMS && !self.counted.contains_key(&stream) {
+            return None;
+        }
+        let next = self.counted.entry(stream).or_default();
+        let after = *next;
+        *next += u64::from(counted);
+        Some(Place { after, counted })
+    }
+}
+
+/// The receiver: holds messages back until what was sent before them is there, or no longer waited for.
+#[derive(Debug)]
+pub struct Resequencer<M> {
+    /// By the sender's epoch, so that the oldest go first.
+    streams: BTreeMap<(u64, SigningStream), Stream<M>>,
+    held: usize,
+}
+
+#[derive(Debug)]
+struct Stream<M> {
+    /// Counted messages that have been given out or given up.
+    done: u64,
+    /// By place (what is not counted first) and arrival.
+    held: BTreeMap<(u64, bool, u64), Held<M>>,
+    arrivals: u64,
+}
+
+#[derive(Debug)]
+struct Held<M> {
+    until: Instant,
+    message: M,
+}
+
+impl<M> Default for Resequencer<M> {
+    fn default() -> Self {
+        Self { streams: BTreeMap::new(), held: 0 }
+    }
+}
+
+impl<M> Resequencer<M> {
+    /// Takes in a message that is seen for the first time. Given back, it can be used now; else [`Resequencer::poll`] will
+    /// give it out, at the latest `hold` after `now`. Call `poll` afterwards in either case: it may have been waited for.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        hold: Duration,
+        (epoch, stream): (u64, SigningStream),
+        place: Place,
+        message: M,
+    ) -> Option<M> {
+        let key = (epoch, stream);
+        if !self.streams.contains_key(&key) && !self.make_room() {
+            return Some(message);
+        }
+        // The first one heard of a stream sets its beginning: what was sent earlier may never come.
+        let fresh = || Stream { done: place.after, held: BTreeMap::new(), arrivals: 0 };
+        let stream = self.streams.entry(key).or_insert_with(fresh);
+        if place.after <= stream.done {
+            stream.done += u64::from(place.counted && place.after == stream.done);
+            return Some(message);
+        }
+        if self.held >= MAX_HELD {
+            return Some(message);
+        }
+        stream.arrivals += 1;
+        stream.held.insert((place.after, place.counted, stream.arrivals), Held { until: now + hold, message });
+        self.held += 1;
+        None
+    }
+
+    /// The next message that may be used now, in order within its stream.
+    pub fn poll(&mut self, now: Instant) -> Option<M> {
+        let ready = |stream: &Stream<M>| stream.is_next_in_order() || stream.next_release().is_some_and(|at| at <= now);
+        let stream = self.streams.values_mut().find(|stream| ready(stream))?;
+        let ((after, counted, _), held) = stream.held.pop_first()?;
+        stream.done = stream.done.max(after + u64::from(counted));
+        self.held -= 1;
+        Some(held.message)
+    }
+
+    /// When [`Resequencer::poll`] has something at the latest.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.held == 0 {
+            return None;
+        }
+        self.streams.values().filter_map(Stream::next_release).min()
+    }
+
+    /// Forgets the oldest stream that holds nothing, if there are too many.
+    fn make_room(&mut self) -> bool {
+        if self.streams.len() < MAX_STREAMS {
+            return true;
+        }
+        let idle = self.streams.iter().find(|(_, stream)| stream.held.is_empty()).map(|(key, _)| *key);
+        idle.is_some_and(|key| self.streams.remove(&key).is_some())
+    }
+}
+
+impl<M> Stream<M> {
+    fn is_next_in_order(&self) -> bool {
+        self.held.first_key_value().is_some_and(|((after, ..), _)| *after <= self.done)
+    }
+
+    /// When the first of the held ones has waited long enough; those before it in order go with it.
+    fn next_release(&self) -> Option<Instant> {
+        self.held.values().map(|held| held.until).min()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOLD: Duration = Duration::from_millis(100);
+    const STREAM: SigningStream = SigningStream { source: Address::new(255, 190), link: 0 };
+
+    fn command(after: u64) -> Place {
+        Place { after, counted: true }
+    }
+
+    fn setpoint(after: u64) -> Place {
+        Place { after, counted: false }
+    }
+
+    fn drain(order: &mut Resequencer<u32>, now: Instant) -> Vec<u32> {
+        std::iter::from_fn(|| order.poll(now)).collect()
+    }
+
+    #[test]
+    fn what_came_after_a_lost_command_waits_for_it_and_not_longer_than_it_must() {
+        let start = Instant::now();
+        let mut order = Resequencer::default();
+        let admit = |order: &mut Resequencer<u32>, ms: u64, place, message| {
+            let now = start + Duration::from_millis(ms);
+            let mut out: Vec<u32> = order.admit(now, HOLD, (1, STREAM), place, message).into_iter().collect();
+            out.extend(drain(order, now));
+            out
+        };
+        assert_eq!(admit(&mut order, 0, command(0), 10), [10]);
+        assert_eq!(admit(&mut order, 0, setpoint(1), 11), [11]);
+        // Command 1 is lost; a setpoint and command 2 wait for it.
+        assert_eq!(admit(&mut order, 10, setpoint(2), 13), []);
+        assert_eq!(admit(&mut order, 20, command(2), 14), []);
+        assert_eq!(order.next_deadline(), Some(start + Duration::from_millis(110)));
+        assert_eq!(admit(&mut order, 80, command(1), 12), [12, 13, 14]);
+        assert_eq!(order.next_deadline(), None);
+        // Command 3 never comes: given up when the first that waits has waited long enough, and only for it.
+        assert_eq!(admit(&mut order, 100, setpoint(4), 15), []);
+        assert_eq!(admit(&mut order, 150, command(5), 16), []);
+        assert_eq!(drain(&mut order, start + Duration::from_millis(199)), []);
+        assert_eq!(drain(&mut order, start + Duration::from_millis(200)), [15]);
+        assert_eq!(drain(&mut order, start + Duration::from_millis(249)), []);
+        assert_eq!(drain(&mut order, start + Duration::from_millis(250)), [16]);
+        assert_eq!(admit(&mut order, 300, command(3), 17), [17], "later still than it was waited for: at once");
+        assert_eq!(admit(&mut order, 300, command(6), 18), [18]);
+    }
+
+    #[test]
+    fn a_stream_heard_for_the_first_time_begins_where_it_is() {
+        let now = Instant::now();
+        let mut order = Resequencer::default();
+        assert_eq!(order.admit(now, HOLD, (1, STREAM), command(700), 1), Some(1));
+        assert_eq!(order.admit(now, HOLD, (1, STREAM), command(701), 2), Some(2));
+        let other = SigningStream { link: 1, ..STREAM };
+        assert_eq!(order.admit(now, HOLD, (1, other), command(9), 3), Some(3), "streams do not wait for each other");
+        assert_eq!(order.admit(now, HOLD, (2, STREAM), command(0), 4), Some(4), "nor do lives of the sender");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_does_not_fit_is_given_out() {
+        let now = Instant::now();
+        let mut order = Resequencer::default();
+        order.admit(now, HOLD, (1, STREAM), command(0), 0);
+        let held = (2..2000).filter(|n| order.admit(now, HOLD, (1, STREAM), command(*n), *n as u32).is_none()).count();
+        assert_eq!(held, MAX_HELD);
+        for link in 0..=255 {
+            let stream = SigningStream { link, ..STREAM };
+            assert_eq!(order.admit(now, HOLD, (2, stream), command(0), 0), Some(0));
+            assert!(order.streams.len() <= MAX_STREAMS);
+        }
+        assert_eq!(drain(&mut order, now + HOLD).len(), MAX_HELD);
+    }
+
+    #[test]
+    fn places_count_per_stream_and_their_number_is_bounded() {
+        let mut issuer = PlaceIssuer::default();
+        let other = SigningStream { link: 1, ..STREAM };
+        assert_eq!(issuer.issue(STREAM, true), Some(command(0)));
+        assert_eq!(issuer.issue(STREAM, false), Some(setpoint(1)));
+        assert_eq!(issuer.issue(other, true), Some(command(0)));
+        assert_eq!(issuer.issue(STREAM, true), Some(command(1)));
+        let named = (0..=255).filter(|link| issuer.issue(SigningStream { link: *link, ..STREAM }, true).is_some());
+        assert_eq!(named.count(), MAX_STREAMS);
+    }
+
+    proptest! {
+        /// Any delays, any losses: nothing is lost or doubled here, nothing waits beyond its time, and what arrives within
+        /// the time of the oldest that is missing comes out in order.
+        #[test]
+        fn given_out_once_in_time_and_in_order_if_all_come_in_time(
+            messages in proptest::collection::vec((any::<bool>(), 0u64..150, 0u8..10), 1..200),
+        ) {
+            let start = Instant::now();
+            let mut issuer = PlaceIssuer::default();
+            // One message every 5 ms, each with a delay of its own; some of those not counted are lost.
+            let mut arrivals: Vec<(u64, u32, Place)> = Vec::new();
+            let mut all_in_time = true;
+            for (n, (counted, delay, luck)) in messages.iter().enumerate() {
+                let place = issuer.issue(STREAM, *counted).unwrap();
+                // The first that arrives sets the beginning.
+                let delay = if n == 0 { &0 } else { delay };
+                if *counted || *luck > 0 {
+                    all_in_time &= *delay < 100;
+                    arrivals.push((n as u64 * 5 + delay, n as u32, place));
+                }
+            }
+            arrivals.sort_by_key(|(at, n, _)| (*at, *n));
+            let mut order = Resequencer::default();
+            let mut out: Vec<(u64, u32)> = Vec::new();
+            let mut next = arrivals.iter().peekable();
+            for ms in 0..2_000u64 {
+                let now = start + Duration::from_millis(ms);
+                while let Some((_, n, place)) = next.next_if(|(at, ..)| *at == ms) {
+                    out.extend(order.admit(now, HOLD, (1, STREAM), *place, *n).map(|n| (ms, n)));
+                    out.extend(drain(&mut order, now).into_iter().map(|n| (ms, n)));
+                }
+                let due = order.next_deadline().is_some_and(|due| due <= now);
+                let given = drain(&mut order, now);
+                prop_assert_eq!(due, !given.is_empty());
+                out.extend(given.into_iter().map(|n| (ms, n)));
+            }
+            let mut given: Vec<u32> = out.iter().map(|(_, n)| *n).collect();
+            for (at, n) in &out {
+                let arrived = arrivals.iter().find(|(_, m, _)| m == n).unwrap().0;
+                prop_assert!(*at <= arrived + 100, "{n} waited {} ms", at - arrived);
+            }
+            if all_in_time {
+                let counted: Vec<u32> = given.iter().copied().filter(|n| messages[*n as usize].0).collect();
+                prop_assert!(counted.is_sorted() || counted.len() < 2, "{counted:?}");
+            }
+            given.sort_unstable();
+            given.dedup();
+            prop_assert_eq!(given.len(), arrivals.len());
+        }
+    }
+}
