@@ -92,13 +92,10 @@ impl CommandLog {
     pub fn verdict(&self, from: Side, view: &LinkView, now: Instant) -> Verdict {
         let ways = self.lock();
         let way = &ways[from as usize];
-        let delay = if from == Side::Air { view.delay.0 } else { view.delay.1 };
         let recent = Duration::from_secs(1);
         let judged = || way.commands.iter().filter(|(sent, _)| now.saturating_duration_since(*sent) >= recent);
         let arrived = || judged().filter_map(|(sent, arrived)| Some((*sent, (*arrived)?)));
-        let over = |(sent, arrived): (Instant, Instant)| {
-            arrived.saturating_duration_since(view.sendable_at(sent)).saturating_sub(delay)
-        };
+        let over = |(sent, arrived)| view.over_propagation(from, sent, arrived);
         Verdict {
             sent: judged().count(),
             delivered: arrived().count(),
@@ -110,10 +107,9 @@ impl CommandLog {
     /// Latency over propagation of the newest command of a direction that arrived.
     pub fn newest(&self, from: Side, view: &LinkView) -> Option<Duration> {
         let ways = self.lock();
-        let delay = if from == Side::Air { view.delay.0 } else { view.delay.1 };
         let (sent, arrived) =
             ways[from as usize].commands.iter().rev().find_map(|(sent, arrived)| Some((*sent, (*arrived)?)))?;
-        Some(arrived.saturating_duration_since(view.sendable_at(sent)).saturating_sub(delay))
+        Some(view.over_propagation(from, sent, arrived))
     }
 
     /// How long nobody could steer around an outage that began at `begin` and ended at `end`: from its begin to the
@@ -134,7 +130,11 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let delay = Duration::from_millis(30);
-        let view = LinkView { outages: vec![(at(100), Some(at(300)))], delay: (delay, delay), ..LinkView::default() };
+        let view = LinkView {
+            outages: vec![(at(100), Some(at(300)))],
+            delays: [(); 2].map(|()| vec![(start, delay)]),
+            ..LinkView::default()
+        };
         let log = CommandLog::default();
         for (sent, arrived) in [(0, 32), (150, 340), (400, 435)] {
             let number = log.on_sent(Side::Ground, at(sent));

@@ -259,7 +259,7 @@ impl Demo {
         let (view, now) = (self.link(), Instant::now());
         let up = self.commands.verdict(Side::Air, &view, now);
         let down = self.commands.verdict(Side::Ground, &view, now);
-        let picture = self.pictures.verdict(view.delay.0, now);
+        let picture = self.pictures.verdict(&view, now);
         let outage = view.outages.iter().find_map(|(begin, end)| Some((*begin, (*end)?)));
         let seconds = (now - self.started).as_secs_f64();
         let mut failures = judge(&up, &down, &picture);
@@ -275,7 +275,7 @@ impl Demo {
                 delivered: up.delivered + down.delivered,
                 twice: up.twice + down.twice,
             },
-            propagation_ms: ms(view.delay.0),
+            propagation_ms: ms(view.propagation(Side::Air, now)),
             video: VideoReport {
                 frames_sent: picture.sent,
                 frames_shown: picture.shown,

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aquila_net::node::CameraRequest;
-use aquila_proto::Bitrate;
+use aquila_proto::{Bitrate, Side};
 use tokio::sync::mpsc;
 
+use super::relay::LinkView;
 use crate::camera::{
     Decoder, Depacketizer, Encoder, EncoderConfig, Packetizer, PacketizerConfig, Scene, Yuv, psnr_luma_db,
     read_frame_number,
@@ -92,16 +93,19 @@ impl PictureLog {
         }
     }
 
-    /// Judges what was seen; `propagation` is the link's.
-    pub fn verdict(&self, propagation: Duration, now: Instant) -> PictureVerdict {
+    /// Judges what was seen over this link.
+    pub fn verdict(&self, view: &LinkView, now: Instant) -> PictureVerdict {
         let record = self.lock();
         let recent = Duration::from_secs(1);
         let judged = || record.frames.iter().filter(|frame| now.saturating_duration_since(frame.at) >= recent);
-        let latencies: Vec<_> = judged().filter_map(|frame| Some(frame.shown? - frame.at)).collect();
+        let shown = || judged().filter_map(|frame| Some((frame.at, frame.shown?)));
+        let is_late =
+            |(filmed, shown): &(Instant, Instant)| *shown - *filmed > view.propagation(Side::Air, *filmed) + LATE;
+        let latencies: Vec<_> = shown().map(|(filmed, shown)| shown - filmed).collect();
         PictureVerdict {
             sent: judged().count(),
             shown: latencies.len(),
-            late: latencies.iter().filter(|latency| **latency > propagation + LATE).count(),
+            late: shown().filter(is_late).count(),
             latencies,
             psnr_db: (record.psnr_count > 0).then(|| record.psnr_sum / record.psnr_count as f64),
         }

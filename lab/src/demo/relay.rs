@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Change, Direction, Link, Outage, Profile};
+use aquila_proto::Side;
 use tokio::net::UdpSocket;
 
 /// Bytes that IPv4 and UDP put around a payload.
@@ -15,8 +16,8 @@ const IP_UDP: usize = 28;
 pub struct LinkView {
     /// Rate of the direction from the aircraft, bit/s; `None` without limit.
     pub up_bps: Option<u64>,
-    /// Propagation delay, from and to the aircraft.
-    pub delay: (Duration, Duration),
+    /// Propagation delay, from and to the aircraft, at first and since each change.
+    pub delays: [Vec<(Instant, Duration)>; 2],
     /// Outages: begin, and end if it has ended.
     pub outages: Vec<(Instant, Option<Instant>)>,
     /// Address changes.
@@ -26,6 +27,20 @@ pub struct LinkView {
 }
 
 impl LinkView {
+    /// Propagation delay of what a side sent and could leave at `at`.
+    pub fn propagation(&self, from: Side, at: Instant) -> Duration {
+        let delays = &self.delays[from as usize];
+        let in_force = delays.iter().rev().find(|(since, _)| *since <= at).or(delays.first());
+        in_force.map_or(Duration::ZERO, |(_, delay)| *delay)
+    }
+
+    /// The time that something sent at `sent` and arrived at `arrived` took beyond what the link itself takes: over
+    /// propagation, counted from when it could leave.
+    pub fn over_propagation(&self, from: Side, sent: Instant, arrived: Instant) -> Duration {
+        let left = self.sendable_at(sent);
+        arrived.saturating_duration_since(left).saturating_sub(self.propagation(from, left))
+    }
+
     /// Whether the link is out now.
     pub fn is_out(&self) -> bool {
         self.outages.last().is_some_and(|(_, end)| end.is_none())
@@ -63,7 +78,7 @@ impl Relay {
     pub async fn new(ground: SocketAddr, profile: Profile, seed: u64) -> std::io::Result<Self> {
         let view = LinkView {
             up_bps: profile.up.rate_bps,
-            delay: (profile.up.delay, profile.down.delay),
+            delays: [profile.up.delay, profile.down.delay].map(|delay| vec![(Instant::now(), delay)]),
             ..LinkView::default()
         };
         Ok(Self {
@@ -133,8 +148,8 @@ impl Relay {
     async fn on_change(&mut self, at: Instant, change: Change) {
         match change {
             Change::Rate(Direction::Up, rate) => self.lock().up_bps = rate,
-            Change::Delay(Direction::Up, delay) => self.lock().delay.0 = delay,
-            Change::Delay(Direction::Down, delay) => self.lock().delay.1 = delay,
+            Change::Delay(Direction::Up, delay) => self.lock().delays[Side::Air as usize].push((at, delay)),
+            Change::Delay(Direction::Down, delay) => self.lock().delays[Side::Ground as usize].push((at, delay)),
             Change::OutageBegin(Outage::Drop | Outage::Hold) => self.lock().outages.push((at, None)),
             Change::OutageEnd => {
                 if let Some((_, end)) = self.lock().outages.last_mut() {
@@ -176,5 +191,22 @@ mod tests {
         assert!(view.is_out());
         view.outages.pop();
         assert!(!view.is_out());
+    }
+
+    #[test]
+    fn propagation_is_what_it_was_when_the_packet_left() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let at = |time| start + ms(time);
+        let up = vec![(at(0), ms(30)), (at(1_000), ms(90))];
+        let view = LinkView {
+            outages: vec![(at(900), Some(at(1_100)))],
+            delays: [up, vec![(at(0), ms(20))]],
+            ..LinkView::default()
+        };
+        assert_eq!(view.over_propagation(Side::Air, at(500), at(535)), ms(5));
+        assert_eq!(view.over_propagation(Side::Air, at(950), at(1_200)), ms(10), "it could leave at 1,100");
+        assert_eq!(view.over_propagation(Side::Ground, at(1_500), at(1_521)), ms(1));
+        assert_eq!(view.over_propagation(Side::Ground, at(1_500), at(1_510)), ms(0));
     }
 }
