@@ -98,7 +98,7 @@ mod tests {
         let dir = TempDir::new("check");
         let file = dir.join("aquila.toml");
         std::fs::write(&file, text).unwrap();
-        let environment = Environment { state: Some(dir.join("state")) };
+        let environment = Environment { state: Some(dir.join("state")), ..Environment::default() };
         let mut out = Vec::new();
         let result = run(&CheckArgs { file, side }, &environment, &mut out);
         (result, String::from_utf8(out).unwrap())

@@ -208,7 +208,7 @@ mod tests {
     fn the_key_is_looked_for_where_the_link_would() {
         let dir = TempDir::new("keys");
         let config = dir.join("aquila.toml");
-        let environment = Environment { state: Some("/state".into()) };
+        let environment = Environment { state: Some("/state".into()), ..Environment::default() };
         let find = |args| locate(args, &environment).unwrap();
         assert_eq!(find(KeyFileArgs::default()), Path::new("/state/identity.key"));
         fs::write(&config, "[link]\nstate = '/elsewhere'").unwrap();

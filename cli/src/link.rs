@@ -60,6 +60,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         stalled_after: settings.link.stalled_after,
         lost_after: settings.link.lost_after,
         state_dir: Some(settings.link.state),
+        volatile_dir: settings.link.volatile,
         mavlink: settings.endpoints,
         forward_setup_signing: settings.forward_setup_signing,
         radio_status: settings.radio_status,

@@ -393,7 +393,7 @@ impl Node {
 
     /// Does what the session says, until it says to wait.
     fn drain(&mut self, now: Instant) {
-        // Before a packet leaves or a frame is handed on, what guards against doing so twice is stored.
+        // Before a frame is handed on, what guards against doing so twice is stored.
         if let Some(store) = &mut self.store {
             if let Some(snapshot) = self.session.resumption_snapshot() {
                 store.save_resumption(&snapshot);
@@ -533,7 +533,7 @@ impl Node {
 
 fn open_store(config: &NodeConfig) -> Option<Store> {
     let dir = config.state_dir.as_ref()?;
-    match Store::open(dir, &config.peer) {
+    match Store::open_in(dir, config.volatile_dir.as_deref(), &config.peer) {
         Ok(store) => Some(store),
         Err(error) => {
             tracing::warn!(%error, dir = %dir.display(), "no state is kept: no 0-RTT after a restart");

@@ -66,6 +66,8 @@ pub struct LinkSettings {
     pub lost_after: Duration,
     /// Directory of what must survive a restart.
     pub state: PathBuf,
+    /// Directory in memory, of what must survive a crash of ours at any moment.
+    pub volatile: Option<PathBuf>,
 }
 
 /// Who calls whom.
@@ -95,6 +97,8 @@ pub struct VideoSettings {
 pub struct Environment {
     /// The directory that state is kept in unless another is named.
     pub state: Option<PathBuf>,
+    /// The directory in memory that this program may use, if there is one.
+    pub volatile: Option<PathBuf>,
 }
 
 /// Why a configuration makes no sense for a side, and what to write.
@@ -168,7 +172,7 @@ impl Settings {
             side,
             key: file.identity.key.map_or_else(|| key_file(state.clone()), Ok)?,
             peer,
-            link: link(file.link, state, side)?,
+            link: link(file.link, state, environment.volatile.clone(), side)?,
             endpoints: endpoints(file.mavlink.endpoints, side)?,
             forward_setup_signing: file.mavlink.setup_signing.unwrap_or(false),
             radio_status: file.mavlink.radio_status.unwrap_or(true),
@@ -186,7 +190,8 @@ impl Settings {
 
 impl Environment {
     /// Of this process: the directory that systemd gives (`STATE_DIRECTORY`); `/var/lib/aquila` if it belongs to this user;
-    /// else `aquila` in `XDG_STATE_HOME` or in `~/.local/state`.
+    /// else `aquila` in `XDG_STATE_HOME` or in `~/.local/state`. In memory: `RUNTIME_DIRECTORY`, which systemd gives too, or
+    /// `aquila` in `XDG_RUNTIME_DIR`.
     pub fn read() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let system = PathBuf::from(SYSTEM_STATE);
@@ -194,7 +199,11 @@ impl Environment {
             .or_else(|| owned_by_us(&system).then_some(system))
             .or_else(|| variable("XDG_STATE_HOME").map(|home| home.join("aquila")))
             .or_else(|| variable("HOME").map(|home| home.join(".local/state/aquila")));
-        Self { state }
+        // Both are there already or not at all: we make none where nobody looks after it.
+        let volatile = variable("RUNTIME_DIRECTORY")
+            .filter(|dir| dir.is_dir())
+            .or_else(|| variable("XDG_RUNTIME_DIR").filter(|dir| dir.is_dir()).map(|dir| dir.join("aquila")));
+        Self { state, volatile }
     }
 }
 
@@ -203,7 +212,12 @@ pub fn key_file(state: Option<PathBuf>) -> Result<PathBuf, Invalid> {
     Ok(state.ok_or(Invalid::NoState)?.join("identity.key"))
 }
 
-fn link(link: file::Link, state: Option<PathBuf>, side: Side) -> Result<LinkSettings, Invalid> {
+fn link(
+    link: file::Link,
+    state: Option<PathBuf>,
+    volatile: Option<PathBuf>,
+    side: Side,
+) -> Result<LinkSettings, Invalid> {
     let role = match (link.listen, link.connect) {
         (Some(_), Some(_)) => return Err(Invalid::BothRoles),
         (Some(Text(address)), None) if address.port() == 0 => return Err(Invalid::NoPort),
@@ -232,6 +246,7 @@ fn link(link: file::Link, state: Option<PathBuf>, side: Side) -> Result<LinkSett
         stalled_after,
         lost_after,
         state: state.ok_or(Invalid::NoState)?,
+        volatile,
     })
 }
 

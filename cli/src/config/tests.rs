@@ -16,7 +16,7 @@ fn read(text: &str) -> Result<File, LoadError> {
 }
 
 fn environment() -> Environment {
-    Environment { state: Some("/state".into()) }
+    Environment { state: Some("/state".into()), ..Environment::default() }
 }
 
 /// What `text` means for `side`, with a peer, and for the air with an address to connect to, if it names none.

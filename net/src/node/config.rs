@@ -47,6 +47,8 @@ pub struct NodeConfig {
     pub lost_after: Duration,
     /// Folder of what survives a restart; without one nothing does.
     pub state_dir: Option<PathBuf>,
+    /// Folder in memory for what must be stored at once; without one it goes to `state_dir`.
+    pub volatile_dir: Option<PathBuf>,
     /// MAVLink endpoints.
     pub mavlink: Vec<EndpointSpec>,
     /// SETUP_SIGNING may leave this machine.
@@ -83,6 +85,7 @@ impl NodeConfig {
             stalled_after: Duration::from_millis(250),
             lost_after: Duration::from_secs(1),
             state_dir: None,
+            volatile_dir: None,
             mavlink: Vec::new(),
             forward_setup_signing: false,
             radio_status: true,
