@@ -47,7 +47,7 @@ pub fn texts(data: &[u8]) {
 pub fn config(data: &[u8]) {
     let path = SCRATCH.with(|scratch| scratch.0.clone());
     std::fs::write(&path, data).expect("room for a small file");
-    let environment = Environment { state: Some(PathBuf::from("/nowhere")) };
+    let environment = Environment { state: Some(PathBuf::from("/nowhere")), ..Environment::default() };
     match program::load(&path) {
         Ok(file) => {
             for side in [Side::Air, Side::Ground] {
