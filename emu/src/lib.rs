@@ -1,7 +1,12 @@
-//! The link emulator, sans-IO: a packet goes in at one instant and comes out at a later one, or is dropped with a reason.
+//! The link emulator, sans-IO: a packet goes in at one instant and comes out at a later one, or is dropped with a
+//! reason.
 //!
-//! It knows nothing of the protocols that it carries, reads no clock and draws no randomness beyond its seed, so a run in
-//! virtual time and a run in real time see the same link.
+//! It knows nothing of the protocols that it carries, reads no clock and draws no randomness beyond its seed, so a run
+//! in virtual time and a run in real time see the same link.
+//!
+//! - [`Path`] is one direction of a link, made of cells: loss, queue, server, delay and jitter, bit errors, outages.
+//! - [`Link`] is both directions and a [`Profile`] that changes them; [`HalfDuplex`] is two that share one channel.
+//! - [`trace`] reads and writes what links were like.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -20,10 +25,28 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod half_duplex;
 mod link;
+mod luck;
+mod packet;
 mod path;
 mod profile;
+mod stats;
+pub mod trace;
 
+pub use cell::bit_errors::BitErrors;
+pub use cell::ccq::CcqMode;
+pub use cell::codel::CoDel;
+pub use cell::gilbert_elliott::{BurstError, GilbertElliott};
+pub use cell::handovers::{Handover, Handovers};
+pub use cell::jitter::{Jitter, JitterShape};
+pub use cell::loss::Loss;
+pub use cell::opportunities::Opportunities;
+pub use cell::queue::{Bound, Discipline, MarkAt, Marking, Queue};
+pub use cell::samples::{Sample, Samples};
+pub use half_duplex::HalfDuplex;
 pub use link::Link;
-pub use path::{DropReason, Dropped, Outage, Packet, Path, PathConfig, PathStats, Tally};
+pub use packet::{Delivered, Ecn, Packet, Payload};
+pub use path::{Outage, Path, PathConfig};
 pub use profile::{Change, Direction, Profile, Schedule, Step};
+pub use stats::{DropEvent, DropReason, Dropped, PathStats, Tally};

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
+use crate::packet::Payload;
 use crate::path::Path;
 use crate::profile::{Change, Direction, Profile, Schedule};
 
 /// Two paths on which a [`Profile`] is played.
 ///
-/// Drive it so: at each wake-up, and before packets are pushed, call [`Link::poll_change`] until `None` and carry address changes out;
-/// pop both paths until `None`; sleep until [`Link::next_deadline`].
+/// Drive it so: at each wake-up, and before packets are pushed, call [`Link::poll_change`] until `None` and carry
+/// address changes out; pop both paths until `None`; sleep until [`Link::next_deadline`].
 #[derive(Debug)]
 pub struct Link<T> {
     /// Air to ground.
@@ -18,8 +19,9 @@ pub struct Link<T> {
     schedule: Schedule,
 }
 
-impl<T> Link<T> {
-    /// A link as the profile describes it, whose first cycle begins at `start`. The directions draw from different randomness.
+impl<T: Payload> Link<T> {
+    /// A link as the profile describes it, whose first cycle begins at `start`. The directions draw from different
+    /// randomness.
     pub fn new(profile: &Profile, seed: u64, start: Instant) -> Self {
         Self {
             up: Path::new(profile.up, seed),
@@ -29,9 +31,11 @@ impl<T> Link<T> {
         }
     }
 
-    /// Carries out the next change that is due at `now` and tells it, with the time at which it was due. Call until `None`.
+    /// Carries out the next change that is due at `now` and tells it, with the time at which it was due. Call until
+    /// `None`.
     ///
-    /// A change that is polled late still takes effect at its own time unless a path has been used with a later one since.
+    /// A change that is polled late still takes effect at its own time unless a path has been used with a later one
+    /// since.
     pub fn poll_change(&mut self, now: Instant) -> Option<(Instant, Change)> {
         let (due, change) = self.schedule.poll_change(now)?;
         change.apply(due, &mut self.up, &mut self.down);

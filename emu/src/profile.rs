@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::cell::loss::Loss;
+use crate::packet::Payload;
 use crate::path::{Outage, Path, PathConfig};
 
 mod builtin;
@@ -22,20 +24,20 @@ pub enum Change {
     Rate(Direction, Option<u64>),
     /// The propagation delay.
     Delay(Direction, Duration),
-    /// The probability of random loss, 0 to 1.
+    /// The probability of independent loss in front of the queue, 0 to 1.
     Loss(Direction, f64),
     /// An outage of both directions begins.
     OutageBegin(Outage),
     /// The outage ends.
     OutageEnd,
-    /// The aircraft's address changes as seen from the ground, as when a modem is given a new one or a NAT rebinds. The paths are not
-    /// affected: whoever runs the link must carry it out.
+    /// The aircraft's address changes as seen from the ground, as when a modem is given a new one or a NAT rebinds. The
+    /// paths are not affected: whoever runs the link must carry it out.
     AddressChange,
 }
 
 impl Change {
     /// Carries the change out on the two paths of a link. [`Change::AddressChange`] does nothing here.
-    pub fn apply<T>(self, now: Instant, up: &mut Path<T>, down: &mut Path<T>) {
+    pub fn apply<T: Payload>(self, now: Instant, up: &mut Path<T>, down: &mut Path<T>) {
         let mut on = |direction, apply: &mut dyn FnMut(&mut Path<T>)| match direction {
             Direction::Up => apply(up),
             Direction::Down => apply(down),
@@ -43,7 +45,7 @@ impl Change {
         match self {
             Self::Rate(direction, rate) => on(direction, &mut |path| path.set_rate(now, rate)),
             Self::Delay(direction, delay) => on(direction, &mut |path| path.set_delay(now, delay)),
-            Self::Loss(direction, loss) => on(direction, &mut |path| path.set_loss(loss)),
+            Self::Loss(direction, loss) => on(direction, &mut |path| path.set_loss(Loss::Independent(loss))),
             Self::OutageBegin(outage) => {
                 up.begin_outage(now, outage);
                 down.begin_outage(now, outage);
@@ -77,7 +79,8 @@ pub struct Profile {
     pub up: PathConfig,
     /// Ground to air at the start.
     pub down: PathConfig,
-    /// After this time the steps begin again. The built-in profiles end a cycle as they began it, so that all cycles are alike.
+    /// After this time the steps begin again. The built-in profiles end a cycle as they began it, so that all cycles
+    /// are alike.
     pub cycle: Duration,
     /// In order of time.
     pub steps: Vec<Step>,
@@ -103,8 +106,8 @@ impl Profile {
             _ => "no limit up".to_owned(),
         };
         let mut parts = vec![rate, format!("{} ms one way", self.up.delay.as_millis())];
-        if self.up.loss > 0.0 {
-            parts.push(format!("{} % loss", self.up.loss * 100.0));
+        if self.up.loss.mean() > 0.0 {
+            parts.push(format!("{} % loss", self.up.loss.mean() * 100.0));
         }
         parts.extend(
             self.outages()

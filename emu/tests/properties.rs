@@ -1,8 +1,9 @@
-//! Random operation lists on one path: nothing appears, vanishes, overtakes or arrives too early, and a seed decides everything.
+//! Random operation lists on one path: nothing appears, vanishes, overtakes or arrives too early, and a seed decides
+//! everything.
 
 use std::time::{Duration, Instant};
 
-use aquila_emu::{Outage, Path, PathConfig};
+use aquila_emu::{Bound, Loss, Outage, Path, PathConfig, Queue};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -36,8 +37,9 @@ fn config() -> impl Strategy<Value = PathConfig> {
         |(rate_bps, delay, queue_bytes, loss)| PathConfig {
             rate_bps,
             delay: Duration::from_millis(delay),
-            queue_bytes,
-            loss,
+            queue: Queue::bytes(queue_bytes),
+            loss: Loss::Independent(loss),
+            ..PathConfig::default()
         },
     )
 }
@@ -73,14 +75,15 @@ fn run(config: PathConfig, seed: u64, script: &[(u64, Op)]) -> Run {
             }
             Op::Rate(rate) => path.set_rate(now, rate),
             Op::Delay(us) => path.set_delay(now, Duration::from_micros(us)),
-            Op::Loss(p) => path.set_loss(p),
+            Op::Loss(p) => path.set_loss(Loss::Independent(p)),
             Op::Begin(outage) => path.begin_outage(now, outage),
             Op::End => path.end_outage(now),
         }
         let s = path.stats();
         assert_eq!(s.input.packets, s.output.packets + s.dropped.total().packets + s.queued.packets);
         assert_eq!(s.input.bytes, s.output.bytes + s.dropped.total().bytes + s.queued.bytes);
-        assert!(s.queue_bytes <= config.queue_bytes);
+        let Bound::Bytes(bound) = config.queue.bound else { panic!("bounded in bytes") };
+        assert!(s.queue_bytes <= bound);
     }
     path.end_outage(now);
     path.set_rate(now, Some(1_000_000));
@@ -126,7 +129,7 @@ proptest! {
         rate in 1u64..50_000_000, delay in 0u64..100_000, gaps in prop::collection::vec((0u64..5_000, 0usize..3_000), 1..100),
     ) {
         let delay = Duration::from_micros(delay);
-        let config = PathConfig { rate_bps: Some(rate), delay, queue_bytes: 20_000, loss: 0.0 };
+        let config = PathConfig { rate_bps: Some(rate), delay, queue: Queue::bytes(20_000), ..PathConfig::default() };
         let script: Vec<(u64, Op)> = gaps.into_iter().map(|(gap, bytes)| (gap, Op::Push(bytes))).collect();
         let start = epoch();
         let mut path = Path::new(config, 0);
@@ -147,7 +150,8 @@ proptest! {
             let serialisation = Duration::from_nanos((bytes as u128 * 8_000_000_000 / u128::from(rate)) as u64);
             prop_assert!(*at >= pushed + serialisation + delay);
         }
-        // Over a busy time the rate is met to the nanosecond: the last bit leaves when all bits from the first packet on are sent.
+        // Over a busy time the rate is met to the nanosecond: the last bit leaves when all bits from the first packet
+        // on are sent.
         for pair in out.windows(2) {
             let bits = sent[pair[1].0].1 as u128 * 8_000_000_000;
             prop_assert!((pair[1].1 - pair[0].1).as_nanos() + 1 >= bits / u128::from(rate));

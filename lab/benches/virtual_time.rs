@@ -37,8 +37,7 @@ fn main() {
 
 /// One run; gives the packets that both ends sent.
 fn fly() -> u64 {
-    let path =
-        PathConfig { rate_bps: Some(4_000_000), delay: Duration::from_millis(30), queue_bytes: 60_000, loss: 0.0 };
+    let path = PathConfig { rate_bps: Some(4_000_000), delay: Duration::from_millis(30), ..PathConfig::default() };
     let mut pair = Pair::new(PairConfig { up: path, down: path, seed: 1, mtu: 1200, leaky_tickets: false });
     pair.connect();
     pair.run_until(Duration::from_millis(500));

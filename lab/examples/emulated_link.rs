@@ -24,7 +24,7 @@ use std::io::BufRead;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use aquila_emu::{Change, Direction, Link, Outage, PathConfig, PathStats, Profile};
+use aquila_emu::{Change, Direction, Link, Loss, Outage, PathConfig, PathStats, Profile, Queue};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
@@ -75,8 +75,14 @@ impl Options {
                 "--up-rate" => up.rate_bps = rate(&value)?,
                 "--down-rate" => down.rate_bps = rate(&value)?,
                 "--delay" => (up.delay, down.delay) = (millis(&value)?, millis(&value)?),
-                "--loss" => (up.loss, down.loss) = (percent(&value)?, percent(&value)?),
-                "--queue" => (up.queue_bytes, down.queue_bytes) = (value.parse()?, value.parse()?),
+                "--loss" => {
+                    up.loss = Loss::Independent(percent(&value)?);
+                    down.loss = up.loss;
+                }
+                "--queue" => {
+                    up.queue = Queue::bytes(value.parse()?);
+                    down.queue = up.queue;
+                }
                 _ => return Err(format!("there is no option {option}").into()),
             }
         }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aquila_emu::{Outage, Path, PathConfig};
+use aquila_emu::{Outage, Path, PathConfig, Payload};
 use aquila_proto::identity::Identity;
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, QuicConfig, TicketStore};
@@ -42,6 +42,12 @@ struct Packet {
     to: SocketAddr,
     ecn: Option<u8>,
     data: BytesMut,
+}
+
+impl Payload for Packet {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.data
+    }
 }
 
 /// One end.

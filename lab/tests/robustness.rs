@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aquila_emu::{Outage, PathConfig};
+use aquila_emu::{Loss, Outage, PathConfig};
 use aquila_lab::frames;
 use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
@@ -18,7 +18,12 @@ const fn ms(ms: u64) -> Duration {
 const PROPAGATION: Duration = ms(30);
 
 fn config(seed: u64, loss: f64) -> PairConfig {
-    let path = PathConfig { rate_bps: Some(4_000_000), delay: PROPAGATION, queue_bytes: 60_000, loss };
+    let path = PathConfig {
+        rate_bps: Some(4_000_000),
+        delay: PROPAGATION,
+        loss: Loss::Independent(loss),
+        ..PathConfig::default()
+    };
     PairConfig { up: path, down: path, seed, mtu: 1200, leaky_tickets: false }
 }
 

@@ -1,79 +1,166 @@
-//! Independent random loss.
+//! Random loss: which packets, by their numbers.
+//!
+//! Independent loss compares word *n* of a keystream with the probability then in force: the fate of packet *n* depends
+//! on the seed and on its number alone, not on its size, its time or its predecessors, and raising the probability only
+//! adds losses to those there were. Bursts: see [`GilbertElliott`].
+//!
+//! A link has two such cells. The one in front of the queue loses packets before they use any of the link, as netem
+//! does. The one behind the server loses them after they have taken their time on it, as the air does. They draw from
+//! different streams.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use super::gilbert_elliott::{Chain, GilbertElliott};
+use crate::luck::{Luck, Purpose, Threshold};
 
-/// Loses each packet with the same probability, independently of all others.
-///
-/// The fate of packet *n* is the *n*-th word of a ChaCha keystream: it depends on the seed and on the packet's number alone, not on
-/// its size, its time or the loss rate then in force. Two contenders on equal seeds meet the same luck, and raising the rate only
-/// adds losses to those there were.
-#[derive(Debug)]
-pub(crate) struct Loss {
-    probability: f64,
-    luck: ChaCha8Rng,
+/// Which packets are lost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loss {
+    /// Each with this probability, 0 to 1 (clamped; not-a-number loses nothing), independently of all others.
+    Independent(f64),
+    /// In bursts.
+    GilbertElliott(GilbertElliott),
 }
 
 impl Loss {
-    pub(crate) fn new(probability: f64, seed: u64) -> Self {
-        Self { probability: sane(probability), luck: ChaCha8Rng::seed_from_u64(seed) }
-    }
+    /// None.
+    pub const NONE: Self = Self::Independent(0.0);
 
-    /// Takes effect with the next packet.
-    pub(crate) fn set_probability(&mut self, probability: f64) {
-        self.probability = sane(probability);
-    }
-
-    /// Whether the next packet is lost. Call once for every packet, also for one that is lost for another reason.
-    pub(crate) fn is_next_lost(&mut self) -> bool {
-        /// Uniform in [0, 1) with the 53 bits that an `f64` can hold, so 0 never loses and 1 always does.
-        const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
-        ((self.luck.next_u64() >> 11) as f64 * SCALE) < self.probability
+    /// The mean share that is lost in the long run, 0 to 1.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Independent(probability) if probability.is_nan() => 0.0,
+            Self::Independent(probability) => probability.clamp(0.0, 1.0),
+            Self::GilbertElliott(model) => model.mean_loss(),
+        }
     }
 }
 
-/// Within 0 to 1; not-a-number loses nothing.
-fn sane(probability: f64) -> f64 {
-    if probability.is_nan() { 0.0 } else { probability.clamp(0.0, 1.0) }
+impl Default for Loss {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// The cell.
+#[derive(Debug)]
+pub(crate) struct LossCell {
+    model: Loss,
+    threshold: Threshold,
+    chain: Option<Chain>,
+    luck: Luck,
+    seed: u64,
+    state_purpose: Purpose,
+}
+
+impl LossCell {
+    /// `purpose` decides over packets, `state_purpose` over changes between good and bad.
+    pub(crate) fn new(model: Loss, seed: u64, purpose: Purpose, state_purpose: Purpose) -> Self {
+        let mut cell = Self {
+            model: Loss::NONE,
+            threshold: Threshold::new(0.0),
+            chain: None,
+            luck: Luck::new(seed, purpose),
+            seed,
+            state_purpose,
+        };
+        cell.set(model);
+        cell
+    }
+
+    /// For packets that are asked about from now on. A burst that is going on goes on under the new parameters.
+    pub(crate) fn set(&mut self, model: Loss) {
+        self.model = model;
+        match model {
+            Loss::Independent(probability) => {
+                self.threshold = Threshold::new(probability);
+                self.chain = None;
+            }
+            Loss::GilbertElliott(parameters) => match &mut self.chain {
+                Some(chain) => chain.set(parameters),
+                None => self.chain = Some(Chain::new(parameters, Luck::new(self.seed, self.state_purpose))),
+            },
+        }
+    }
+
+    /// Whether packet `n` is lost. Numbers must not go back.
+    pub(crate) fn is_lost(&mut self, n: u64) -> bool {
+        let threshold = match &mut self.chain {
+            Some(chain) => chain.threshold(n),
+            None => self.threshold,
+        };
+        !threshold.is_never() && threshold.hits(self.luck.word(n))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fates(probability: f64, seed: u64) -> Vec<bool> {
-        let mut loss = Loss::new(probability, seed);
-        (0..10_000).map(|_| loss.is_next_lost()).collect()
+    fn fates(model: Loss, seed: u64) -> Vec<bool> {
+        let mut loss = LossCell::new(model, seed, Purpose::Loss, Purpose::LossState);
+        (0..10_000).map(|n| loss.is_lost(n)).collect()
+    }
+
+    fn independent(probability: f64, seed: u64) -> Vec<bool> {
+        fates(Loss::Independent(probability), seed)
     }
 
     #[test]
     fn zero_never_loses_and_one_always_does() {
-        assert!(fates(0.0, 1).iter().all(|lost| !lost));
-        assert!(fates(1.0, 1).iter().all(|lost| *lost));
-        assert!(fates(f64::NAN, 1).iter().all(|lost| !lost));
-        assert!(fates(-3.0, 1).iter().all(|lost| !lost));
+        assert!(independent(0.0, 1).iter().all(|lost| !lost));
+        assert!(independent(1.0, 1).iter().all(|lost| *lost));
+        assert!(independent(f64::NAN, 1).iter().all(|lost| !lost));
+        assert!(independent(-3.0, 1).iter().all(|lost| !lost));
     }
 
     #[test]
     fn the_share_lost_is_the_probability() {
-        let lost = fates(0.05, 3).iter().filter(|lost| **lost).count();
+        let lost = independent(0.05, 3).iter().filter(|lost| **lost).count();
         // 500 expected, standard deviation 22.
         assert!((400..600).contains(&lost), "{lost} of 10,000");
     }
 
     #[test]
     fn a_higher_rate_loses_the_same_packets_and_more() {
-        for (low, high) in fates(0.02, 9).into_iter().zip(fates(0.10, 9)) {
+        for (low, high) in independent(0.02, 9).into_iter().zip(independent(0.10, 9)) {
             assert!(!low || high);
         }
     }
 
     #[test]
     fn the_keystream_is_pinned() {
-        let lost: Vec<usize> =
-            fates(0.01, 42).iter().enumerate().filter(|(_, lost)| **lost).map(|(n, _)| n).take(4).collect();
+        let fates = independent(0.01, 42);
+        let lost: Vec<usize> = (0..fates.len()).filter(|n| fates[*n]).take(4).collect();
         assert_eq!(lost, PINNED, "seeded runs are no longer comparable with those on record");
     }
 
     const PINNED: [usize; 4] = [85, 415, 468, 570];
+
+    #[test]
+    fn packets_that_are_not_asked_about_do_not_change_the_fate_of_others() {
+        for model in [Loss::Independent(0.1), Loss::GilbertElliott(GilbertElliott::from_mean(0.1, 5.0).unwrap())] {
+            let all = fates(model, 5);
+            let mut loss = LossCell::new(model, 5, Purpose::Loss, Purpose::LossState);
+            for n in (0..10_000).filter(|n| n % 7 == 3 || n % 1_000 < 10) {
+                assert_eq!(loss.is_lost(n), all[n as usize], "packet {n} of {model:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bursts_have_their_mean_loss_and_length() {
+        let model = Loss::GilbertElliott(GilbertElliott::from_mean(0.1, 8.0).unwrap());
+        let mut loss = LossCell::new(model, 11, Purpose::Loss, Purpose::LossState);
+        let fates: Vec<bool> = (0..200_000).map(|n| loss.is_lost(n)).collect();
+        let lost = fates.iter().filter(|lost| **lost).count();
+        let bursts = fates.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+        assert!((18_000..22_000).contains(&lost), "{lost} of 200,000");
+        let length = lost as f64 / bursts as f64;
+        assert!((7.4..8.6).contains(&length), "{length} packets a burst");
+    }
+
+    #[test]
+    fn equal_loss_in_both_states_is_independent_loss() {
+        let model = GilbertElliott { to_bad: 0.1, to_good: 0.3, loss_good: 0.05, loss_bad: 0.05 };
+        assert_eq!(fates(Loss::GilbertElliott(model), 2), independent(0.05, 2));
+    }
 }

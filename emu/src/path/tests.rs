@@ -1,6 +1,7 @@
 //! Exact boundaries of a path.
 
 use super::*;
+use crate::stats::Tally;
 
 /// An instant to count from; its value does not matter.
 #[allow(clippy::disallowed_methods, reason = "an `Instant` cannot be made from nothing")]
@@ -22,10 +23,10 @@ fn ns(n: u64) -> Duration {
 
 /// 4 Mbit/s: 1,000 bytes take 2 ms.
 fn config() -> PathConfig {
-    PathConfig { rate_bps: Some(4_000_000), delay: ms(30), queue_bytes: 3_000, loss: 0.0 }
+    PathConfig { rate_bps: Some(4_000_000), delay: ms(30), queue: Queue::bytes(3_000), ..PathConfig::default() }
 }
 
-fn drain<T>(path: &mut Path<T>) -> Vec<(Instant, T)> {
+fn drain<T: Payload>(path: &mut Path<T>) -> Vec<(Instant, T)> {
     let mut out = Vec::new();
     while let Some(at) = path.next_delivery() {
         while let Some(packet) = path.pop(at) {
@@ -49,7 +50,7 @@ fn one_packet_takes_serialisation_plus_delay() {
 #[test]
 fn without_a_rate_only_the_delay_counts() {
     let start = epoch();
-    let mut path = Path::new(PathConfig { rate_bps: None, queue_bytes: 0, ..config() }, 0);
+    let mut path = Path::new(PathConfig { rate_bps: None, queue: Queue::bytes(0), ..config() }, 0);
     for n in 0..100 {
         path.push(start, 1_500, n).unwrap();
     }
@@ -76,7 +77,7 @@ fn the_queue_bounds_what_waits_behind_the_packet_in_service() {
 #[test]
 fn a_queue_of_nothing_serves_one_packet_at_a_time() {
     let start = epoch();
-    let mut path = Path::new(PathConfig { queue_bytes: 0, ..config() }, 0);
+    let mut path = Path::new(PathConfig { queue: Queue::bytes(0), ..config() }, 0);
     path.push(start, 1_000, 'a').unwrap();
     assert_eq!(path.push(start + ms(2) - ns(1), 1_000, 'b'), Err(DropReason::QueueFull));
     path.push(start + ms(2), 1_000, 'c').unwrap();
@@ -99,7 +100,7 @@ fn a_change_of_rate_carries_the_remaining_bits_over() {
 fn rounding_does_not_add_up() {
     let start = epoch();
     // 8 bits at 3 bit/s take 2.6 s: three packets exactly 8 s.
-    let mut path = Path::new(PathConfig { rate_bps: Some(3), delay: ms(0), queue_bytes: 10, loss: 0.0 }, 0);
+    let mut path = Path::new(PathConfig { rate_bps: Some(3), delay: ms(0), queue: Queue::bytes(10), ..config() }, 0);
     for n in 0..3 {
         path.push(start, 1, n).unwrap();
     }
@@ -111,13 +112,13 @@ fn rounding_does_not_add_up() {
 fn catching_up_in_one_call_or_in_many_is_the_same() {
     let start = epoch();
     let run = |poll_every: u64| {
-        let mut path = Path::new(PathConfig { rate_bps: Some(1_234_567), queue_bytes: 100_000, ..config() }, 0);
+        let mut path = Path::new(PathConfig { rate_bps: Some(1_234_567), queue: Queue::bytes(100_000), ..config() }, 0);
         for n in 0..50 {
             path.push(start, 700 + n, n).unwrap();
         }
         let mut out = Vec::new();
         for t in (0..1_000).step_by(poll_every as usize) {
-            path.set_loss(0.0);
+            path.set_loss(Loss::NONE);
             path.set_delay(start + ms(t), ms(30));
             while let Some(at) = path.next_delivery().filter(|at| *at <= start + ms(t)) {
                 out.push((at, path.pop(start + ms(t))));
@@ -213,7 +214,7 @@ fn time_that_goes_backwards_is_taken_as_the_latest() {
 #[test]
 fn stats_count_every_packet_once() {
     let start = epoch();
-    let mut path = Path::new(PathConfig { loss: 0.5, ..config() }, 1);
+    let mut path = Path::new(PathConfig { loss: Loss::Independent(0.5), ..config() }, 1);
     for n in 0..20 {
         let _ = path.push(start, 1_000, n);
     }

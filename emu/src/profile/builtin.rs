@@ -1,13 +1,15 @@
 //! The built-in profiles.
 //!
-//! They are plausible, not measured: delays and handovers are of the order seen on drones over LTE (data set of the IMC 2022 study of
-//! remotely piloted aircraft: 1 to 4 handovers a minute and modem, uplinks of 10 to 24 Mbit/s that dip below 1 Mbit/s in about 1 %
-//! of the time), the rates scaled down to the few Mbit/s at which a link has to choose what it carries. Trace-driven links are the
-//! lab's.
+//! They are plausible, not measured: delays and handovers are of the order seen on drones over LTE (data set of the IMC
+//! 2022 study of remotely piloted aircraft: 1 to 4 handovers a minute and modem, uplinks of 10 to 24 Mbit/s that dip
+//! below 1 Mbit/s in about 1 % of the time), the rates scaled down to the few Mbit/s at which a link has to choose what
+//! it carries. Trace-driven links are the lab's.
 
 use std::time::Duration;
 
 use super::{Change, Direction, Profile, Step};
+use crate::cell::loss::Loss;
+use crate::cell::queue::Queue;
 use crate::path::{Outage, PathConfig};
 
 type Build = fn() -> Profile;
@@ -107,7 +109,13 @@ fn clean() -> Profile {
 }
 
 fn path(kbps: u64, delay_ms: u64, queue_bytes: usize, loss: f64) -> PathConfig {
-    PathConfig { rate_bps: Some(kbps * 1_000), delay: ms(delay_ms), queue_bytes, loss }
+    PathConfig {
+        rate_bps: Some(kbps * 1_000),
+        delay: ms(delay_ms),
+        queue: Queue::bytes(queue_bytes),
+        loss: Loss::Independent(loss),
+        ..PathConfig::default()
+    }
 }
 
 fn up(at_ms: u64, kbps: u64) -> Step {
