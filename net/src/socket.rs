@@ -26,6 +26,8 @@ pub struct BearerSocket {
     /// Whether packets say from which of our addresses they go: a server must answer from the one it was asked on, while
     /// a client follows its routing table from network to network.
     pinned_source: bool,
+    /// It reaches IPv4 by mapped addresses.
+    is_ipv6: bool,
     buffers: Vec<u8>,
     metas: Vec<RecvMeta>,
     errors: u64,
@@ -83,10 +85,12 @@ impl BearerSocket {
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), BUFFER);
         let segments = state.gro_segments().get();
+        let is_ipv6 = socket.local_addr()?.is_ipv6();
         Ok(Self {
             socket: UdpSocket::from_std(socket.into())?,
             state,
             pinned_source,
+            is_ipv6,
             buffers: vec![0; READ_SIZE * segments * BATCH_SIZE],
             metas: vec![RecvMeta::default(); BATCH_SIZE],
             errors: 0,
@@ -161,9 +165,12 @@ impl BearerSocket {
 
     /// An IPv6 socket reaches IPv4 by mapped addresses.
     fn destination(&self, to: SocketAddr) -> SocketAddr {
-        match (self.socket.local_addr(), to) {
-            (Ok(SocketAddr::V6(_)), SocketAddr::V4(v4)) => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+        match to {
+            SocketAddr::V4(v4) if self.is_ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
             _ => to,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
