@@ -5,3 +5,4 @@ pub mod camera;
 pub mod demo;
 pub mod frames;
 pub mod pair;
+pub mod plan;

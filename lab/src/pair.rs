@@ -208,6 +208,8 @@ pub struct Pair {
     pub unknown: Vec<(Duration, Side, u64)>,
     /// What is added to the clock of an end when it is restarted.
     pub clock_jump: Duration,
+    /// How often a deadline came.
+    pub timeouts: u64,
     recovery_wanted: u64,
     targets: Vec<(Duration, Bitrate)>,
     hash: u64,
@@ -249,6 +251,7 @@ impl Pair {
             record: false,
             unknown: Vec::new(),
             clock_jump: Duration::ZERO,
+            timeouts: 0,
             recovery_wanted: 0,
             targets: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -451,6 +454,7 @@ impl Pair {
             let node = self.node(side);
             if node.deadline <= now {
                 node.session.handle_timeout(now);
+                self.timeouts += 1;
                 self.drain(side);
             }
         }

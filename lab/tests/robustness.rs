@@ -474,6 +474,44 @@ fn the_encoder_is_told_what_the_link_carries() {
     assert!((0.1..1.0).contains(&rate.as_mbps()), "{rate:?} of 1 Mbit/s");
 }
 
+/// A deadline that does nothing but set the next one keeps a processor busy: none does, whatever waits for whatever.
+#[test]
+fn no_deadline_spins() {
+    let timeouts = |set_up: &dyn Fn(&mut Pair)| {
+        let mut pair = connected(16, 0.0);
+        set_up(&mut pair);
+        let before = pair.timeouts;
+        pair.run_until(ms(10_500));
+        (pair.timeouts - before) / 10
+    };
+    let idle = timeouts(&|_| ());
+    let video_on_a_slow_link = timeouts(&|pair| {
+        pair.set_up_rate(Bitrate::kbps(500));
+        video(pair, 8, ms(11_000));
+    });
+    let everything_in_an_outage = timeouts(&|pair| {
+        video(pair, 8, ms(11_000));
+        commands(pair, ms(11_000));
+        pair.add_source(Source::Parameters { every: ms(1) }, ms(11_000));
+        pair.write_bulk(&[0; 50_000]);
+        pair.begin_outage(Outage::Drop);
+    });
+    let bulk_that_nobody_reads = timeouts(&|pair| {
+        for _ in 0..400 {
+            pair.write_bulk(&[0; 50_000]);
+            let later = pair.elapsed() + ms(10);
+            pair.run_until(later);
+        }
+    });
+    eprintln!(
+        "timeouts a second, both ends: idle {idle}, video {video_on_a_slow_link}, outage {everything_in_an_outage}, bulk \
+         {bulk_that_nobody_reads}"
+    );
+    assert!(
+        idle < 100 && video_on_a_slow_link < 1_000 && everything_in_an_outage < 500 && bulk_that_nobody_reads < 200
+    );
+}
+
 /// Something to do to a pair.
 #[derive(Debug, Clone)]
 enum Op {
@@ -481,6 +519,8 @@ enum Op {
     Command(bool),
     Setpoint(u16),
     State(u8),
+    Parameter(bool, u16),
+    Signed(bool, u8),
     Video(u16),
     Outage(bool),
     Return(bool),
@@ -496,6 +536,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => any::<bool>().prop_map(Op::Command),
         2 => any::<u16>().prop_map(Op::Setpoint),
         2 => any::<u8>().prop_map(Op::State),
+        2 => (any::<bool>(), any::<u16>()).prop_map(|(air, n)| Op::Parameter(air, n)),
+        2 => (any::<bool>(), any::<u8>()).prop_map(|(air, kind)| Op::Signed(air, kind)),
         3 => (20u16..20_000).prop_map(Op::Video),
         1 => any::<bool>().prop_map(Op::Outage),
         2 => any::<bool>().prop_map(Op::Return),
@@ -536,6 +578,16 @@ proptest! {
                 Op::State(n) => {
                     let frame = Frame::build(Version::V2, n, Address::new(1, 1), MessageId(30), &[n; 28]).unwrap();
                     pair.send_frame(Side::Air, &frame);
+                }
+                Op::Parameter(air, n) => pair.send_frame(side(air), &frames::param_value(side(air), n)),
+                Op::Signed(air, kind) => {
+                    frames_made = frames_made.wrapping_add(1);
+                    let frame = match kind % 3 {
+                        0 => frames::manual_control(frames_made.into()),
+                        1 => frames::param_value(side(air), frames_made),
+                        _ => Frame::build(Version::V2, 0, Address::new(1, 1), MessageId(30), &[1; 28]).unwrap(),
+                    };
+                    pair.send_frame(side(air), &frames::signed(&frame, frames_made.into()));
                 }
                 Op::Video(len) => {
                     frames_made = frames_made.wrapping_add(1);

@@ -1,0 +1,248 @@
+//! Reading a plan, and refusing what makes no sense.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Table;
+
+use super::{ActionKind, ActionPlan, LinkPlan, PathPlan, Plan, Time, TrafficKind, TrafficPlan, Variant};
+
+/// Why a plan cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// It cannot be read.
+    #[error("cannot read the plan {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {message}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What, and what would be right.
+        message: String,
+    },
+    /// A variant of it is wrong.
+    #[error("{}, with {variant}: {message}", path.display())]
+    Variant {
+        /// The file.
+        path: PathBuf,
+        /// Which.
+        variant: String,
+        /// What.
+        message: String,
+    },
+}
+
+/// Largest plan file, bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// Variants of one plan, and repeats.
+const MAX_VARIANTS: usize = 1_000;
+const MAX_REPEATS: u32 = 10_000;
+/// Longest name of a network interface (IFNAMSIZ less its end).
+const MAX_NAME: usize = 15;
+
+/// Reads the plan at `path`; gives all its variants.
+///
+/// # Errors
+/// [`PlanError`], before anything starts.
+pub fn load(path: &Path) -> Result<Vec<(Variant, Plan)>, PlanError> {
+    let read = |path: &Path| {
+        let size = std::fs::metadata(path)?.len();
+        if size > MAX_FILE {
+            return Err(std::io::Error::other(format!("{size} bytes are too many for a plan")));
+        }
+        std::fs::read_to_string(path)
+    };
+    let text = read(path).map_err(|error| PlanError::Read { path: path.to_owned(), error })?;
+    parse(path, &text)
+}
+
+/// As [`load`], of a text that stands for the file at `path`.
+///
+/// # Errors
+/// [`PlanError`].
+pub fn parse(path: &Path, text: &str) -> Result<Vec<(Variant, Plan)>, PlanError> {
+    let wrong = |span: Option<Range<usize>>, message: String| {
+        let start = span.map_or(0, |span| span.start.min(text.len()));
+        let line = text[..text.floor_char_boundary(start)].matches('\n').count() + 1;
+        PlanError::Wrong { path: path.to_owned(), line, message }
+    };
+    let plan: Plan = toml::from_str(text).map_err(|error| wrong(error.span(), error.message().to_owned()))?;
+    check(&plan).map_err(|(span, message)| wrong(span, message))?;
+    let table: Table = toml::from_str(text).map_err(|error| wrong(error.span(), error.message().to_owned()))?;
+    let variants = Variant::all(&plan.sweeps);
+    if variants.is_empty() || variants.len() > MAX_VARIANTS {
+        return Err(wrong(
+            None,
+            format!("the sweeps make {} variants: from 1 to {MAX_VARIANTS} can be run", variants.len()),
+        ));
+    }
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let with = |variant: Variant| {
+        let in_variant =
+            |message: String| PlanError::Variant { path: path.to_owned(), variant: variant.describe(), message };
+        let mut table = table.clone();
+        variant.apply(&mut table).map_err(in_variant)?;
+        // By way of text: places in a file cannot be had from a table.
+        let text = toml::to_string(&table).map_err(|error| in_variant(error.to_string()))?;
+        let mut plan: Plan = toml::from_str(&text).map_err(|error| in_variant(error.message().to_owned()))?;
+        check(&plan).map_err(|(_, message)| in_variant(message))?;
+        plan.folder.clone_from(&folder);
+        Ok((variant, plan))
+    };
+    match plan.sweeps.is_empty() {
+        true => Ok(vec![(Variant::default(), Plan { folder: folder.clone(), ..plan })]),
+        false => variants.into_iter().map(with).collect(),
+    }
+}
+
+type Wrong = (Option<Range<usize>>, String);
+
+fn check(plan: &Plan) -> Result<(), Wrong> {
+    let lasts = plan.duration();
+    require(lasts > Duration::ZERO, None, || "lasts: a run needs some time".into())?;
+    require(plan.warm_up.get() < lasts, None, || "warm_up is as long as the run".into())?;
+    require((1..=MAX_REPEATS).contains(&plan.repeats), None, || format!("repeats: from 1 to {MAX_REPEATS}"))?;
+    require(plan.nodes[0] != plan.nodes[1], None, || "nodes: the two need different names".into())?;
+    for name in &plan.nodes {
+        require(is_name(name), None, || format!("nodes: '{name}' is not a name: letters, digits, - and _"))?;
+    }
+    require(!plan.links.is_empty(), None, || "there is no [[link]]".into())?;
+    let mut names = BTreeSet::new();
+    for link in &plan.links {
+        check_link(link.get_ref()).map_err(|message| (Some(link.span()), message))?;
+        let name = &link.get_ref().name;
+        require(names.insert(name.get_ref().as_str()), Some(name.span()), || {
+            format!("two links are called {}", name.get_ref())
+        })?;
+    }
+    require(!plan.contenders.is_empty() || !plan.processes.is_empty(), None, || "there is no [[contender]]".into())?;
+    let mut names = BTreeSet::new();
+    for contender in &plan.contenders {
+        let name = contender.get_ref().name();
+        let distinct = is_name(name) && names.insert(name);
+        require(distinct, Some(contender.span()), || {
+            format!("contenders need different names without dots: '{name}'")
+        })?;
+        let mtu = contender.get_ref().mtu;
+        require((1200..=9000).contains(&mtu), Some(contender.span()), || format!("mtu {mtu}: from 1200 to 9000"))?;
+    }
+    let mut names = BTreeSet::new();
+    for traffic in &plan.traffic {
+        check_traffic(plan, traffic.get_ref()).map_err(|message| (Some(traffic.span()), message))?;
+        let name = traffic.get_ref().name();
+        let distinct = is_name(name) && names.insert(name);
+        require(distinct, Some(traffic.span()), || format!("traffic needs different names without dots: '{name}'"))?;
+    }
+    for action in &plan.actions {
+        check_action(plan, action.get_ref()).map_err(|message| (Some(action.span()), message))?;
+    }
+    for process in &plan.processes {
+        let node = &process.node;
+        let known = plan.nodes.contains(node.get_ref());
+        require(known, Some(node.span()), || format!("there is no node '{}'", node.get_ref()))?;
+    }
+    for check in &plan.checks {
+        let bounds = check.get_ref();
+        let some = bounds.max.is_some() || bounds.min.is_some();
+        require(some, Some(check.span()), || format!("the check '{}' has neither max nor min", bounds.name))?;
+    }
+    Ok(())
+}
+
+fn require(holds: bool, span: Option<Range<usize>>, message: impl FnOnce() -> String) -> Result<(), Wrong> {
+    if holds { Ok(()) } else { Err((span, message())) }
+}
+
+fn check_link(link: &LinkPlan) -> Result<(), String> {
+    let name = link.name.get_ref();
+    if !is_name(name) || name.len() > MAX_NAME || name == "lo" {
+        return Err(format!("'{name}' cannot be the name of a link: up to {MAX_NAME} letters, digits, - and _"));
+    }
+    if link.both.is_some() && (link.up.is_some() || link.down.is_some()) {
+        return Err(format!("link {name}: both, or up and down"));
+    }
+    if !(576..=9_100).contains(&link.mtu) {
+        return Err(format!("link {name}: mtu {} is not from 576 to 9100", link.mtu));
+    }
+    for (direction, path) in ["up", "down"].into_iter().zip(link.paths()) {
+        check_path(&path).map_err(|message| format!("link {name}, {direction}: {message}"))?;
+    }
+    Ok(())
+}
+
+fn check_path(path: &PathPlan) -> Result<(), String> {
+    if path.rate.is_some() && path.trace.is_some() {
+        return Err("a rate or a trace, not both".into());
+    }
+    if (path.trace_from.is_some() || path.ccq.is_some()) && path.trace.is_none() {
+        return Err("trace_from and ccq are for a trace".into());
+    }
+    if let Some(queue) = &path.queue {
+        queue.bound()?;
+        if queue.codel && queue.mark_after.is_some() {
+            return Err("queue: codel, or mark_after".into());
+        }
+    }
+    if let Some(handovers) = path.handovers
+        && !(0.0..=600.0).contains(&handovers.per_minute)
+    {
+        return Err(format!("handovers: {} a minute are not from 0 to 600", handovers.per_minute));
+    }
+    Ok(())
+}
+
+fn check_traffic(plan: &Plan, traffic: &TrafficPlan) -> Result<(), String> {
+    let from = traffic.from.get_ref();
+    if from != "both" && !plan.nodes.contains(from) {
+        return Err(format!("from: there is no node '{from}'"));
+    }
+    let positive = |time: Time, what: &str| match time.get() >= Duration::from_micros(10) {
+        true => Ok(()),
+        false => Err(format!("{what}: at least 10 us")),
+    };
+    match traffic.kind()? {
+        TrafficKind::Commands(every) | TrafficKind::Parameters(every) => positive(every.every, "every"),
+        TrafficKind::Video(video) => match (1..=1_000).contains(&video.frames_per_second)
+            && (crate::frames::RTP_MIN..=9_000).contains(&video.packet.bytes())
+        {
+            true => Ok(()),
+            false => Err("video: from 1 to 1000 frames a second, packets from 20 to 9000 bytes".into()),
+        },
+        TrafficKind::Datagrams(datagrams) => match (16..=65_000).contains(&datagrams.packet.bytes()) {
+            true if datagrams.rate.bps() > 0 => Ok(()),
+            _ => Err("datagrams: a rate, and packets from 16 to 65000 bytes".into()),
+        },
+    }
+}
+
+fn check_action(plan: &Plan, action: &ActionPlan) -> Result<(), String> {
+    if let Some(link) = &action.link {
+        let known = plan.links.iter().any(|known| known.get_ref().name.get_ref() == link.get_ref());
+        if !known {
+            return Err(format!("there is no link '{}'", link.get_ref()));
+        }
+    }
+    if action.every.is_some_and(|every| every.get() < Duration::from_millis(1)) {
+        return Err("every: at least 1 ms".into());
+    }
+    if let ActionKind::Outage(outage) = action.kind()?
+        && action.every.is_some_and(|every| every <= outage.lasts)
+    {
+        return Err("the next outage begins before this one has ended".into());
+    }
+    Ok(())
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}

@@ -1,0 +1,155 @@
+//! Plans: one TOML file says what links there are, who sends what over them, what happens, and what has to come out.
+//!
+//! A plan is run in virtual time or live; `docs/lab.md` is its manual. Everything in it is checked before anything starts,
+//! and every error names the file, the line and the reason.
+
+mod link;
+mod load;
+mod sweep;
+mod traffic;
+mod units;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use link::{
+    Bound, BurstPlan, CcqPlan, HandoverPlan, JitterPlan, LinkPlan, LossPlan, OutageKind, PathPlan, QueuePlan,
+};
+pub use load::{PlanError, load, parse};
+pub use sweep::{SweepPlan, Variant};
+pub use traffic::{
+    ActionKind, ActionPlan, ChangePlan, ContenderKind, ContenderPlan, OutagePlan, PathChange, Reconnect, TrafficKind,
+    TrafficPlan,
+};
+pub use units::{Rate, Share, Size, Time};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// A plan as it is written.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// One line.
+    pub title: String,
+    /// What it shows, for the report.
+    #[serde(default)]
+    pub about: String,
+    /// Length of a run.
+    pub lasts: Time,
+    /// What is sent before this is not judged: connections are being set up.
+    #[serde(default)]
+    pub warm_up: Time,
+    /// Seed of the first repeat; each repeat adds one.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// How often each contender runs.
+    #[serde(default = "one_repeat")]
+    pub repeats: u32,
+    /// Repeats when run live, if another number: real time is dear.
+    pub live_repeats: Option<u32>,
+    /// Names of the two ends.
+    #[serde(default = "air_and_ground")]
+    pub nodes: [String; 2],
+    /// The links between them, in order of preference; up is from the first node to the second.
+    #[serde(rename = "link")]
+    pub links: Vec<Spanned<LinkPlan>>,
+    /// Who competes; each runs alone, on links of equal luck.
+    #[serde(rename = "contender")]
+    pub contenders: Vec<Spanned<ContenderPlan>>,
+    /// What the applications send.
+    #[serde(rename = "traffic", default)]
+    pub traffic: Vec<Spanned<TrafficPlan>>,
+    /// What happens, and when.
+    #[serde(rename = "action", default)]
+    pub actions: Vec<Spanned<ActionPlan>>,
+    /// Programs of the user's own, live only.
+    #[serde(rename = "process", default)]
+    pub processes: Vec<ProcessPlan>,
+    /// Values of the plan that are varied.
+    #[serde(rename = "sweep", default)]
+    pub sweeps: Vec<SweepPlan>,
+    /// What has to hold.
+    #[serde(rename = "check", default)]
+    pub checks: Vec<Spanned<CheckPlan>>,
+    /// Where the plan is: traces are looked for beside it.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// A program with the hooks of the data-mule paper, live only.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessPlan {
+    /// Name in logs.
+    pub name: String,
+    /// The node it runs on.
+    pub node: Spanned<String>,
+    /// Run before the clock starts; waited for.
+    pub set_up: Option<String>,
+    /// Started when the clock starts, plus `at`.
+    pub run: String,
+    /// Time after the start of the clock.
+    #[serde(default)]
+    pub at: Time,
+    /// Run at the end, after the program has been stopped.
+    pub tear_down: Option<String>,
+}
+
+/// A bound on a metric.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckPlan {
+    /// What it means, one line.
+    pub name: String,
+    /// Which metric, such as `aquila.commands.up.latency_ms.p99`; see `docs/lab.md`.
+    pub metric: String,
+    /// It may be this at most.
+    pub max: Option<f64>,
+    /// It must be this at least.
+    pub min: Option<f64>,
+    /// Another metric; the bounds then are on the ratio to it.
+    pub over: Option<String>,
+    /// Checked in runs of this kind only.
+    pub only: Option<Mode>,
+}
+
+/// How a plan is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// On a simulated clock.
+    Virtual,
+    /// In real time, with real programs in network namespaces.
+    Live,
+}
+
+impl Plan {
+    /// Length of a run.
+    pub fn duration(&self) -> Duration {
+        self.lasts.get()
+    }
+
+    /// How often each contender runs in this mode.
+    pub fn repeats_in(&self, mode: Mode) -> u32 {
+        match mode {
+            Mode::Virtual => self.repeats,
+            Mode::Live => self.live_repeats.unwrap_or(self.repeats),
+        }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn one_repeat() -> u32 {
+    1
+}
+
+fn air_and_ground() -> [String; 2] {
+    ["air".into(), "ground".into()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const PLAN: &str = r#"title = "An example"
+lasts = "10 s"
+seed = 7
+
+[[link]]
+name = "lte"
+up = { rate = "4 Mbit/s", delay = "30 ms", queue = { bytes = "60 kB" }, loss = 0.01 }
+down = { delay = "30 ms", loss = { mean = 0.02, burst = 4 } }
+
+[[contender]]
+kind = "aquila"
+
+[[contender]]
+kind = "tcp"
+name = "hybrid"
+
+[[traffic]]
+commands = { every = "100 ms" }
+
+[[traffic]]
+from = "air"
+at = "1 s"
+video = { rate = "8 Mbit/s" }
+
+[[action]]
+at = "5 s"
+outage = { lasts = "2 s", link_event = true }
+
+[[action]]
+at = "8 s"
+link = "lte"
+change = { up = { rate = "1 Mbit/s" } }
+
+[[check]]
+name = "commands are quick"
+metric = "aquila.commands.up.latency_ms.p99"
+max = 47.5
+"#;
+
+fn read(text: &str) -> Result<Vec<(Variant, Plan)>, PlanError> {
+    parse(Path::new("plans/example.toml"), text)
+}
+
+/// The error of the plan with `from` replaced by `to`.
+fn error(from: &str, to: &str) -> String {
+    assert!(PLAN.contains(from));
+    read(&PLAN.replace(from, to)).unwrap_err().to_string()
+}
+
+#[test]
+fn a_plan_is_read_as_it_is_written() {
+    let mut plans = read(PLAN).unwrap();
+    let (variant, plan) = plans.remove(0);
+    assert_eq!((plans.len(), variant.describe().as_str()), (0, ""));
+    assert_eq!((plan.duration(), plan.seed, plan.repeats_in(Mode::Live)), (Duration::from_secs(10), 7, 1));
+    let [up, down] = plan.links[0].get_ref().paths();
+    assert_eq!(up.queue.unwrap().bound(), Ok(Bound::Bytes(60_000)));
+    assert_eq!((up.rate.unwrap().bps(), down.rate), (4_000_000, None));
+    assert!(matches!(down.loss, Some(LossPlan::Bursts(bursts)) if bursts.burst == 4.0));
+    assert_eq!(plan.contenders.iter().map(|c| c.get_ref().name()).collect::<Vec<_>>(), ["aquila", "hybrid"]);
+    assert_eq!(plan.traffic.iter().map(|t| t.get_ref().name()).collect::<Vec<_>>(), ["commands", "video"]);
+    assert!(matches!(plan.actions[0].get_ref().kind(), Ok(ActionKind::Outage(outage)) if outage.link_event));
+    assert_eq!(plan.folder, Path::new("plans"));
+}
+
+#[test]
+fn errors_name_the_file_the_line_and_the_reason() {
+    for (from, to, line, reason) in [
+        ("seed = 7", "sead = 7", 3, "unknown field `sead`"),
+        ("\"4 Mbit/s\"", "\"4 Mbit\"", 7, "no unit of rate"),
+        ("\"30 ms\", queue", "\"-30 ms\", queue", 7, "cannot be read"),
+        ("loss = 0.01", "loss = 1.5", 7, "not a share"),
+        ("bytes = \"60 kB\"", "bytes = \"60 kB\", packets = 9", 5, "bounded by one of"),
+        ("name = \"lte\"\nup", "name = \"l t e\"\nup", 5, "cannot be the name of a link"),
+        ("kind = \"tcp\"", "kind = \"tpc\"", 14, "unknown variant `tpc`"),
+        ("from = \"air\"", "from = \"sea\"", 20, "no node 'sea'"),
+        ("commands = {", "video = { rate = \"1 Mbit/s\" }\ncommands = {", 17, "traffic has one of"),
+        ("link = \"lte\"", "link = \"5g\"", 29, "no link '5g'"),
+        ("max = 47.5", "", 34, "neither max nor min"),
+        ("lasts = \"10 s\"", "lasts = \"0 s\"", 1, "needs some time"),
+    ] {
+        let error = error(from, to);
+        assert!(error.starts_with(&format!("plans/example.toml:{line}: ")) && error.contains(reason), "{to}: {error}");
+    }
+    let error = load(Path::new("/nonexistent/plan.toml")).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read the plan /nonexistent/plan.toml"), "{error}");
+}
+
+#[test]
+fn sweeps_make_variants_and_each_is_checked() {
+    let sweep = "\n[[sweep]]\nkey = \"link.0.up.delay\"\nvalues = [\"10 ms\", \"60 ms\"]\n\n[[sweep]]\nkey = \"seed\"\nvalues = [1, 2, 3]\n";
+    let plans = read(&format!("{PLAN}{sweep}")).unwrap();
+    let described: Vec<_> = plans.iter().map(|(variant, _)| variant.describe()).collect();
+    assert_eq!((described.len(), described[4].as_str()), (6, "link.0.up.delay = 60 ms, seed = 2"));
+    assert_eq!(plans[4].1.seed, 2);
+    assert_eq!(plans[4].1.links[0].get_ref().paths()[0].delay.get(), Duration::from_millis(60));
+    let broken = format!("{PLAN}{}", sweep.replace("\"60 ms\"", "\"60 m\""));
+    assert!(read(&broken).unwrap_err().to_string().contains("with link.0.up.delay = 60 m"));
+    let missing = format!("{PLAN}{}", sweep.replace("link.0.up", "link.3.up"));
+    assert!(read(&missing).unwrap_err().to_string().contains("no 'link.3.up.delay'"));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[ -~\n]{0,200}") {
+        let _ = read(&text);
+    }
+
+    #[test]
+    fn a_damaged_plan_is_read_or_refused(at in 0..PLAN.len(), len in 0usize..40, with in "[ -~\n]{0,10}") {
+        let end = (at + len).min(PLAN.len());
+        let _ = read(&format!("{}{with}{}", &PLAN[..at], &PLAN[end..]));
+    }
+}

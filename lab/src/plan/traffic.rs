@@ -1,0 +1,276 @@
+//! Who competes, what is sent, and what happens.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{LossPlan, OutageKind, Rate, Size, Time};
+
+/// Who carries the traffic.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContenderPlan {
+    /// Its name in metrics; that of its kind if there is none.
+    pub name: Option<String>,
+    /// What it is.
+    pub kind: ContenderKind,
+    /// How it comes back when the plan says so.
+    #[serde(default)]
+    pub reconnect: Reconnect,
+    /// Bytes of UDP payload in its packets, for those that send datagrams of their own.
+    #[serde(default = "mtu")]
+    pub mtu: u16,
+}
+
+/// What carries the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContenderKind {
+    /// This product; live, its release binary.
+    Aquila,
+    /// Each message in a UDP datagram, video too: no repetition, no control.
+    Udp,
+    /// Commands and parameters on a TCP connection with CUBIC, video in UDP datagrams beside it: what people use today. In
+    /// virtual time a model of TCP, live the kernel's.
+    Tcp,
+    /// The same with NewReno.
+    TcpReno,
+    /// TCP with TLS 1.3.
+    Tls,
+    /// MPTCP over all links, live only.
+    Mptcp,
+}
+
+/// How a contender comes back after an action asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reconnect {
+    /// By what it has: the connection goes on, from a new address if it has one.
+    #[default]
+    Keep,
+    /// A new connection, resuming the former session (0-RTT; TLS: a ticket).
+    Resume,
+    /// A new connection with a full handshake.
+    Fresh,
+}
+
+/// A flow of an application: one of its four tables says of which kind.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficPlan {
+    /// Its name in metrics; that of its kind if there is none.
+    pub name: Option<String>,
+    /// Who sends: a node, or "both".
+    #[serde(default = "both")]
+    pub from: Spanned<String>,
+    /// When it begins.
+    #[serde(default)]
+    pub at: Time,
+    /// When it ends; the end of the run if nothing is said.
+    pub until: Option<Time>,
+    /// Commands at a fixed interval.
+    pub commands: Option<Every>,
+    /// Parameters at a fixed interval: transactions of class Telemetry.
+    pub parameters: Option<Every>,
+    /// Frames of video, all of one size.
+    pub video: Option<VideoTraffic>,
+    /// UDP datagrams at a constant rate beside the contender, as iperf makes them.
+    pub datagrams: Option<DatagramTraffic>,
+}
+
+/// An interval.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Every {
+    /// The interval.
+    pub every: Time,
+}
+
+/// Video.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VideoTraffic {
+    /// Bit rate.
+    pub rate: Rate,
+    /// The rate follows what the link asks of the encoder, up to `rate`.
+    #[serde(default)]
+    pub follow: bool,
+    /// Frames a second.
+    #[serde(default = "thirty")]
+    pub frames_per_second: u32,
+    /// Bytes of one RTP packet.
+    #[serde(default = "packet")]
+    pub packet: Size,
+}
+
+/// Datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatagramTraffic {
+    /// Bit rate of their payload.
+    pub rate: Rate,
+    /// Bytes of payload.
+    pub packet: Size,
+}
+
+/// Kinds of traffic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TrafficKind {
+    /// See [`TrafficPlan::commands`].
+    Commands(Every),
+    /// See [`TrafficPlan::parameters`].
+    Parameters(Every),
+    /// See [`TrafficPlan::video`].
+    Video(VideoTraffic),
+    /// See [`TrafficPlan::datagrams`].
+    Datagrams(DatagramTraffic),
+}
+
+/// Something that happens: one of its three keys says what.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionPlan {
+    /// When, after the start.
+    pub at: Time,
+    /// Again after each such time, to the end of the run.
+    pub every: Option<Time>,
+    /// The link that it happens to; all if none is named.
+    pub link: Option<Spanned<String>>,
+    /// An outage of both directions.
+    pub outage: Option<OutagePlan>,
+    /// The first node gets a new address.
+    pub new_address: Option<bool>,
+    /// A direction becomes another.
+    pub change: Option<ChangePlan>,
+}
+
+/// An outage, and what its end brings.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutagePlan {
+    /// How long.
+    pub lasts: Time,
+    /// What becomes of packets.
+    #[serde(default)]
+    pub packets: OutageKind,
+    /// The first node has a new address.
+    #[serde(default)]
+    pub new_address: bool,
+    /// Both ends are told that their link came up.
+    #[serde(default)]
+    pub link_event: bool,
+    /// The contender reconnects, each in its way, and each end sends a command at that moment.
+    #[serde(default)]
+    pub reconnect: bool,
+}
+
+/// What becomes of a link: what is said here replaces what was; the rest stays.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangePlan {
+    /// From the first node.
+    pub up: Option<PathChange>,
+    /// To it.
+    pub down: Option<PathChange>,
+}
+
+/// What becomes of a direction.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathChange {
+    /// Its rate.
+    pub rate: Option<Rate>,
+    /// Its delay.
+    pub delay: Option<Time>,
+    /// Its random loss.
+    pub loss: Option<LossPlan>,
+}
+
+/// Things that happen.
+#[derive(Debug, Clone)]
+pub enum ActionKind {
+    /// See [`ActionPlan::outage`].
+    Outage(OutagePlan),
+    /// See [`ActionPlan::new_address`].
+    NewAddress,
+    /// See [`ActionPlan::change`].
+    Change(ChangePlan),
+}
+
+impl ActionPlan {
+    /// What happens.
+    ///
+    /// # Errors
+    /// If the plan says nothing, or more than one thing.
+    pub fn kind(&self) -> Result<ActionKind, String> {
+        match (&self.outage, self.new_address, &self.change) {
+            (Some(outage), None, None) => Ok(ActionKind::Outage(outage.clone())),
+            (None, Some(true), None) => Ok(ActionKind::NewAddress),
+            (None, None, Some(change)) => Ok(ActionKind::Change(change.clone())),
+            _ => Err("an action has one of outage, new_address = true and change".into()),
+        }
+    }
+}
+
+impl ContenderPlan {
+    /// Its name in metrics.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.kind.name())
+    }
+}
+
+impl ContenderKind {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Aquila => "aquila",
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::TcpReno => "tcp-reno",
+            Self::Tls => "tls",
+            Self::Mptcp => "mptcp",
+        }
+    }
+}
+
+impl TrafficPlan {
+    /// Its kind.
+    ///
+    /// # Errors
+    /// If the plan says none, or more than one.
+    pub fn kind(&self) -> Result<TrafficKind, String> {
+        match (self.commands, self.parameters, self.video, self.datagrams) {
+            (Some(every), None, None, None) => Ok(TrafficKind::Commands(every)),
+            (None, Some(every), None, None) => Ok(TrafficKind::Parameters(every)),
+            (None, None, Some(video), None) => Ok(TrafficKind::Video(video)),
+            (None, None, None, Some(datagrams)) => Ok(TrafficKind::Datagrams(datagrams)),
+            _ => Err("traffic has one of commands, parameters, video and datagrams".into()),
+        }
+    }
+
+    /// Its name in metrics.
+    pub fn name(&self) -> &str {
+        let of_kind = match self.kind() {
+            Ok(TrafficKind::Commands(_)) | Err(_) => "commands",
+            Ok(TrafficKind::Parameters(_)) => "parameters",
+            Ok(TrafficKind::Video(_)) => "video",
+            Ok(TrafficKind::Datagrams(_)) => "datagrams",
+        };
+        self.name.as_deref().unwrap_or(of_kind)
+    }
+}
+
+fn both() -> Spanned<String> {
+    Spanned::new(0..0, "both".into())
+}
+
+fn mtu() -> u16 {
+    1200
+}
+
+fn thirty() -> u32 {
+    30
+}
+
+fn packet() -> Size {
+    "1200 B".parse().expect("a size")
+}
