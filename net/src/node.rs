@@ -69,22 +69,22 @@ pub enum NodeEvent {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The address to listen on.
-    #[error("cannot listen on {0}: {1}")]
+    #[error("cannot listen on UDP {0}{hint}", hint = hint(.1, " (is Aquila running already? See `ss -ulpn`)"))]
     Listen(SocketAddr, #[source] io::Error),
     /// A MAVLink endpoint.
-    #[error("cannot open MAVLink endpoint {0}")]
+    #[error("cannot open a MAVLink endpoint")]
     Mavlink(#[from] SpawnError),
     /// A camera's port.
-    #[error("cannot take video at {0}: {1}")]
+    #[error("cannot take video at {0}{hint}", hint = hint(.1, " (is a player or another Aquila running? See `ss -ulpn`)"))]
     VideoIn(VideoSpec, #[source] io::Error),
     /// Sockets for viewers.
-    #[error("cannot send video: {0}")]
+    #[error("cannot send video")]
     VideoOut(#[source] io::Error),
     /// The status page.
     #[error(transparent)]
     Status(#[from] StatusError),
     /// Identity or MTU.
-    #[error("cannot set up encryption: {0}")]
+    #[error("cannot set up encryption")]
     Session(#[from] TlsError),
     /// No randomness from the system.
     #[error("the system gives no random numbers")]
@@ -528,6 +528,16 @@ impl Node {
             self.socket.as_ref(),
         );
         self.published.send_replace(snapshot);
+    }
+}
+
+/// What to do about the usual reasons for which a port cannot be had. The reason itself is the error's source.
+fn hint(error: &io::Error, in_use: &'static str) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => in_use,
+        io::ErrorKind::AddrNotAvailable => " (no interface of this machine has this address)",
+        io::ErrorKind::PermissionDenied => " (ports below 1024 belong to root)",
+        _ => "",
     }
 }
 

@@ -257,3 +257,46 @@ async fn noise_on_every_socket_does_not_disturb_the_link() {
     air.stop().await;
     ground.stop().await;
 }
+
+/// What a person is told: an error with all that is behind it, in one line.
+fn in_one_line(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_port_that_is_taken_is_named_once_and_so_is_the_reason() {
+    let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (udp, tcp) = (udp.local_addr().map(|at| (udp, at)).unwrap(), tcp.local_addr().map(|at| (tcp, at)).unwrap());
+    let (keys, peer) = (Arc::new(Identity::from_seed([1; 32])), Identity::from_seed([2; 32]).public());
+    let config = |change: &dyn Fn(&mut NodeConfig)| {
+        let mut config = NodeConfig::new(Side::Ground, keys.clone(), peer, Role::Listen(([127, 0, 0, 1], 0).into()));
+        change(&mut config);
+        config
+    };
+    let camera = || (Flow::default(), VideoSpec { address: udp.1, codec: Codec::Auto, flow: None });
+    let exposure = aquila_net::status::Exposure::LoopbackOnly;
+    let cases = [
+        (config(&|config| config.role = Role::Listen(udp.1)), udp.1, "cannot listen on UDP"),
+        (
+            config(&|config| config.mavlink = vec![format!("udpin:{}", udp.1).parse().unwrap()]),
+            udp.1,
+            "MAVLink endpoint",
+        ),
+        (
+            config(&|config| config.mavlink = vec![format!("tcpin:{}", tcp.1).parse().unwrap()]),
+            tcp.1,
+            "MAVLink endpoint",
+        ),
+        (config(&|config| config.cameras = vec![camera()]), udp.1, "cannot take video at"),
+        (config(&|config| config.status = Some((tcp.1, exposure))), tcp.1, "cannot serve the status page at"),
+    ];
+    for (config, taken, what) in cases {
+        let line = in_one_line(&Node::start(config).await.unwrap_err());
+        assert!(line.contains(what) && !line.contains('\n'), "{line}");
+        assert_eq!(line.matches(&taken.to_string()).count(), 1, "{line}");
+        assert_eq!(line.matches("in use").count(), 1, "{line}");
+        assert!(line.contains("`ss -") || line.contains("choose another"), "what to do: {line}");
+    }
+}

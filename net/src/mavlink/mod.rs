@@ -128,7 +128,7 @@ struct Port {
 
 /// A listening endpoint could not be set up.
 #[derive(Debug, thiserror::Error)]
-#[error("{spec}: {source}{}", hint(source))]
+#[error("{spec}{}", hint(source))]
 pub struct SpawnError {
     /// Which one.
     pub spec: EndpointSpec,

@@ -36,7 +36,10 @@ pub enum StatusError {
     )]
     Exposed(SocketAddr),
     /// The address is in use or not of this machine.
-    #[error("cannot serve the status page at {0}: {1}")]
+    #[error("cannot serve the status page at {0}{hint}", hint = match .1.kind() {
+        io::ErrorKind::AddrInUse => " (another program has this port: choose another one; see `ss -tlpn`)",
+        _ => "",
+    })]
     Bind(SocketAddr, #[source] io::Error),
 }
 
