@@ -146,7 +146,9 @@ fn bearer(stats: &Stats, socket: Option<&BearerSocket>) -> BearerStatus {
     let known = stats.datagrams_received + stats.datagrams_lost;
     let local = socket.and_then(|socket| socket.local_addr().ok());
     BearerStatus {
-        name: local.map_or_else(|| "quic".to_owned(), |local| format!("quic {local}")),
+        name: "quic".to_owned(),
+        local: local.map(|local| local.to_string()),
+        remote: stats.remote.map(|remote| remote.to_string()),
         state: stats.state.name().to_owned(),
         silence_ms: stats.silence.map(ms),
         rtt_ms: stats.rtt.map(ms),

@@ -2,7 +2,8 @@
 //!
 //! Each metric is a line of a table: name, HELP text, value. Times are in seconds, rates in bit/s and ratios from 0 to 1, as
 //! Prometheus wants them; names that end in `_total` are counters since the program started, all others gauges; what is
-//! not known has no sample.
+//! not known has no sample. No label has an address that we did not configure: each reconnection would begin a new series.
+//! Those are in the JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

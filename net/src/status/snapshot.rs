@@ -49,8 +49,12 @@ pub struct PeerStatus {
 /// One way to carry packets.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BearerStatus {
-    /// Its name, unique here.
+    /// Its name, unique here and the same for as long as there is such a bearer.
     pub name: String,
+    /// Our address, which changes with each socket, and the other side's, as last seen.
+    pub local: Option<String>,
+    /// The other side's.
+    pub remote: Option<String>,
     /// `up`, `stalled`, `lost` or `down`.
     pub state: String,
     /// Age of the last word from the other side.

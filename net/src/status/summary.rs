@@ -20,8 +20,10 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
     for bearer in &snapshot.bearers {
         writeln!(
             out,
-            "{}: {}, last word {} ago, round trip {}, loss {}",
+            "{} {} to {}: {}, last word {} ago, round trip {}, loss {}",
             bearer.name,
+            bearer.local.as_deref().unwrap_or("-"),
+            bearer.remote.as_deref().unwrap_or("-"),
             bearer.state,
             ms(bearer.silence_ms),
             ms(bearer.rtt_ms),

@@ -28,6 +28,8 @@ fn full() -> StatusSnapshot {
         peer: PeerStatus { fingerprint: Some("abcd-0123".to_owned()), version: None, address: None },
         bearers: vec![BearerStatus {
             name: "a \"quoted\\name\"\n".to_owned(),
+            local: Some("192.0.2.1:49152".to_owned()),
+            remote: Some("198.51.100.1:9400".to_owned()),
             state: "up".to_owned(),
             silence_ms: Some(50.0),
             rtt_ms: Some(61.5),
@@ -97,6 +99,7 @@ async fn other_pages_and_methods() {
     let address = server.local_addr();
     let (header, body) = get(address, "/?x=1").await;
     assert!(header.contains("text/plain") && body.contains("round trip 62 ms, loss 25.0 %"), "{body}");
+    assert!(body.contains(" 192.0.2.1:49152 to 198.51.100.1:9400: up"), "{body}");
     assert!(get(address, "/favicon.ico").await.0.starts_with("HTTP/1.1 404"));
     let (header, body) = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").await;
     assert!(header.contains("200 OK") && !header.contains("Content-Length: 0") && body.is_empty());
@@ -164,6 +167,7 @@ fn metrics_are_well_formed_and_said_once() {
     assert!(page.contains(r#"aquila_class_latency_seconds{class="control",quantile="0.99"} 0.0035"#));
     assert!(page.contains(r#"aquila_class_dropped_total{class="bulk",reason="full"} 4"#));
     assert!(page.contains("aquila_replayed_total 1\n"));
+    assert!(!page.contains("192.0.2.1") && !page.contains("198.51.100.1"), "a series for each socket: {page}");
     assert!(page.contains("aquila_mavlink_up{endpoint=\"udpout:127.0.0.1:14550\"} 1\n"));
 }
 
