@@ -1,14 +1,32 @@
 //! Looking up the other side's address, again at each reconnection: names move with their addresses.
+//!
+//! A lookup through a network that is gone takes tens of seconds to fail. Meanwhile, and after it has failed, the addresses
+//! of the last one that worked are tried on.
 
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
+
+/// Looks a name with a port up.
+type Resolve = fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// A lookup that takes longer is not waited for while there are addresses to try; most answer in less.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Looks names up in the background, one at a time, and logs failures once until something changes.
 #[derive(Debug)]
 pub(super) struct Dialler {
     remote: Option<String>,
-    lookup: Option<JoinHandle<std::io::Result<Vec<SocketAddr>>>>,
+    resolve: Resolve,
+    lookup: Option<JoinHandle<io::Result<Vec<SocketAddr>>>>,
+    /// An address is wanted, and the lookup may take until then if there are others to try.
+    wanted: Option<tokio::time::Instant>,
+    /// What the name last meant.
+    known: Vec<SocketAddr>,
     /// The address that is connected to, as far as it is; kept if it is still one of the name's.
     current: Option<SocketAddr>,
     last_failure: Option<String>,
@@ -19,7 +37,18 @@ pub(super) struct Dialler {
 
 impl Dialler {
     pub fn new(remote: Option<String>) -> Self {
-        Self { remote, lookup: None, current: None, last_failure: None, attempts: 0, connected: false, unanswered: 0 }
+        Self {
+            remote,
+            resolve: |remote| Box::pin(async move { Ok(tokio::net::lookup_host(remote).await?.collect()) }),
+            lookup: None,
+            wanted: None,
+            known: Vec::new(),
+            current: None,
+            last_failure: None,
+            attempts: 0,
+            connected: false,
+            unanswered: 0,
+        }
     }
 
     /// Nothing has come back from the address that was tried. Said once: a side that is not meant for our key does not
@@ -37,40 +66,63 @@ impl Dialler {
         }
     }
 
-    /// Starts a lookup, unless one is under way. `current`: the address that is connected to, but silent.
+    /// An address is wanted: starts a lookup, unless one is under way. `current`: the address that is connected to, but
+    /// silent.
     pub fn look_up(&mut self, current: Option<SocketAddr>) {
         let Some(remote) = self.remote.clone() else { return };
         self.current = current;
+        self.wanted = Some(tokio::time::Instant::now() + PATIENCE);
         if self.lookup.is_none() {
-            self.lookup = Some(tokio::spawn(async move { Ok(tokio::net::lookup_host(remote).await?.collect()) }));
+            self.lookup = Some(tokio::spawn((self.resolve)(remote)));
         }
     }
 
-    /// Waits for a lookup; gives the address to connect to, or `None` if it failed. For ever if none is under way.
+    /// Waits for an address to connect to, one for each time that one was wanted; `None` if there is none to try. For ever
+    /// if none is wanted.
     pub async fn resolved(&mut self) -> Option<SocketAddr> {
-        let Some(lookup) = &mut self.lookup else { return std::future::pending().await };
-        let result = lookup.await;
-        self.lookup = None;
-        let addresses = match result {
-            Ok(Ok(addresses)) if !addresses.is_empty() => addresses,
-            Ok(Ok(_)) => {
-                self.on_failure("the name has no address");
-                return None;
+        loop {
+            let Some(lookup) = &mut self.lookup else { return std::future::pending().await };
+            let overdue = self.wanted.filter(|_| !self.known.is_empty());
+            let result = tokio::select! {
+                biased;
+                result = lookup => result,
+                () = at(overdue) => {
+                    self.wanted = None;
+                    self.on_failure("looking it up takes long; trying the last known address");
+                    return Some(self.choose());
+                }
+            };
+            self.lookup = None;
+            match result {
+                Ok(Ok(addresses)) if !addresses.is_empty() => {
+                    let news = addresses.iter().any(|address| !self.known.contains(address));
+                    self.known = addresses;
+                    // One that comes late and says nothing new must not disturb the attempt that is under way.
+                    if self.wanted.take().is_some() || news {
+                        return Some(self.choose());
+                    }
+                    continue;
+                }
+                Ok(Ok(_)) => self.on_failure("the name has no address"),
+                Ok(Err(error)) => self.on_failure(&format!("cannot look it up: {error}")),
+                Err(_) => {}
             }
-            Ok(Err(error)) => {
-                self.on_failure(&format!("cannot look it up: {error}"));
-                return None;
+            if self.wanted.take().is_some() {
+                return (!self.known.is_empty()).then(|| self.choose());
             }
-            Err(_) => return None,
-        };
+        }
+    }
+
+    /// The next of the known addresses, of which there are some.
+    fn choose(&mut self) -> SocketAddr {
         match self.current {
-            Some(current) if self.connected && addresses.contains(&current) => Some(current),
+            Some(current) if self.connected && self.known.contains(&current) => current,
             // A name may have an IPv6 and an IPv4 address, of which one does not work from here: take turns.
             _ => {
-                let address = addresses[self.attempts % addresses.len()];
+                let address = self.known[self.attempts % self.known.len()];
                 self.attempts += 1;
                 self.connected &= self.current == Some(address);
-                Some(address)
+                address
             }
         }
     }
@@ -96,19 +148,114 @@ impl Dialler {
     }
 }
 
+/// Waits until then; for ever if there is no then.
+async fn at(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
     use super::*;
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, last], 9))
+    }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_name_is_looked_up_at_each_try() {
         let mut dialler = Dialler::new(Some("127.0.0.1:9".into()));
-        let address = "127.0.0.1:9".parse().unwrap();
-        let other = "127.0.0.2:9".parse().unwrap();
-        for (connected, current) in [(false, None), (true, Some(address)), (true, Some(other)), (false, Some(other))] {
+        let (own, other) = (address(1), address(2));
+        for (connected, current) in [(false, None), (true, Some(own)), (true, Some(other)), (false, Some(other))] {
             dialler.connected = connected;
             dialler.look_up(current);
-            assert_eq!(dialler.resolved().await, Some(address));
+            assert_eq!(dialler.resolved().await, Some(own));
+        }
+    }
+
+    fn with(resolve: Resolve) -> Dialler {
+        Dialler { resolve, ..Dialler::new(Some("name:9".into())) }
+    }
+
+    /// How long until there is an address, and which; time passes only where somebody waits.
+    async fn wait(dialler: &mut Dialler) -> (Duration, Option<SocketAddr>) {
+        let before = tokio::time::Instant::now();
+        let address = dialler.resolved().await;
+        (before.elapsed(), address)
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn the_last_known_addresses_are_tried_while_a_lookup_hangs() {
+        static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
+        let mut dialler = with(|_| {
+            Box::pin(async {
+                // The first answers, the second hangs for half a minute and fails, the third says that the name has moved.
+                match LOOKUPS.fetch_add(1, SeqCst) {
+                    0 => Ok(vec![address(1), address(2)]),
+                    1 => {
+                        tokio::time::sleep(Duration::from_secs(30)).await;
+                        Err(io::ErrorKind::TimedOut.into())
+                    }
+                    _ => Ok(vec![address(3)]),
+                }
+            })
+        });
+        dialler.look_up(None);
+        assert_eq!(wait(&mut dialler).await, (Duration::ZERO, Some(address(1))));
+        for n in 0..6 {
+            // As the session does after each two seconds of silence.
+            dialler.look_up(None);
+            assert_eq!(wait(&mut dialler).await, (PATIENCE, Some(address(2 - n % 2))), "they take turns");
+        }
+        assert_eq!(LOOKUPS.load(SeqCst), 2, "one lookup at a time");
+        assert!(tokio::time::timeout(Duration::from_secs(60), dialler.resolved()).await.is_err(), "none is wanted");
+        dialler.look_up(None);
+        assert_eq!(wait(&mut dialler).await, (Duration::ZERO, Some(address(3))));
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_late_answer_is_used_at_once_if_it_is_news() {
+        static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
+        let mut dialler = with(|_| {
+            Box::pin(async {
+                let n = LOOKUPS.fetch_add(1, SeqCst);
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                Ok(vec![address(if n < 2 { 1 } else { 2 })])
+            })
+        });
+        dialler.look_up(None);
+        assert_eq!(
+            wait(&mut dialler).await,
+            (Duration::from_secs(10), Some(address(1))),
+            "the first has to be waited for"
+        );
+        dialler.look_up(None);
+        assert_eq!(wait(&mut dialler).await, (PATIENCE, Some(address(1))));
+        assert!(tokio::time::timeout(Duration::from_secs(60), dialler.resolved()).await.is_err(), "nothing new");
+        dialler.look_up(None);
+        assert_eq!(wait(&mut dialler).await, (PATIENCE, Some(address(1))));
+        assert_eq!(wait(&mut dialler).await, (Duration::from_secs(10) - PATIENCE, Some(address(2))));
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn after_a_lookup_that_fails_the_last_known_addresses_are_tried() {
+        static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
+        let mut dialler = with(|_| {
+            Box::pin(async {
+                match LOOKUPS.fetch_add(1, SeqCst) {
+                    1 => Ok(vec![address(1)]),
+                    2 => Ok(vec![]),
+                    _ => Err(io::ErrorKind::NotFound.into()),
+                }
+            })
+        });
+        for expected in [None, Some(address(1)), Some(address(1)), Some(address(1))] {
+            dialler.look_up(None);
+            assert_eq!(wait(&mut dialler).await, (Duration::ZERO, expected));
         }
     }
 }
