@@ -87,3 +87,7 @@ impl HandoverPlayer {
         };
     }
 }
+
+#[cfg(test)]
+#[path = "handovers/tests.rs"]
+mod tests;

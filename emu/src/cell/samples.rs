@@ -4,8 +4,8 @@
 //! each what that one carries in its time, to the bit-nanosecond. A value that a sample does not have stays as it is.
 //! After the last sample the list begins again. Loss acts behind the server: what is lost on the air has used its share
 //! of the rate, so that a saturated link delivers rate × (1 − loss), which is what the paper's field logs are compared
-//! by. The rate of a packet's service is that of the moment, its loss that of the moment at which its last bit leaves,
-//! its delay likewise.
+//! by. Loss and delay of a packet are those of the sample in which its last bit leaves; at the very instant of a change
+//! that is the sample that ends.
 
 use std::time::{Duration, Instant};
 
@@ -126,3 +126,7 @@ impl SamplePlayer {
         Ok(sample)
     }
 }
+
+#[cfg(test)]
+#[path = "samples/tests.rs"]
+mod tests;

@@ -31,8 +31,8 @@ use crate::cell::samples::{Sample, Samples};
 pub const MAX_COLUMNS: usize = 64;
 
 /// For messages.
-pub(super) const KNOWN_COLUMNS: &str = "time_s, time_ms, rate_bps, rate_kbps, rate_mbps, delay_s, delay_ms, delay_us, loss, \
-                                        loss_percent, ccq, ccq_percent";
+pub(super) const KNOWN_COLUMNS: &str = "time_s, time_ms, rate_bps, rate_kbps, rate_mbps, delay_s, delay_ms, delay_us, \
+                                        loss, loss_percent, ccq, ccq_percent";
 
 /// A trace that is read while it is played.
 #[derive(Debug)]

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use aquila_emu::{Bound, Loss, Outage, Path, PathConfig, Queue};
 use proptest::prelude::*;
 
+use crate::epoch;
+
 #[derive(Debug, Clone)]
 enum Op {
     Push(usize),
@@ -101,11 +103,6 @@ fn deliver_until(path: &mut Path<usize>, start: Instant, until: Instant, out: &m
     assert_eq!(path.pop(until), None, "a packet that `next_delivery` did not announce");
 }
 
-#[allow(clippy::disallowed_methods)]
-fn epoch() -> Instant {
-    Instant::now()
-}
-
 proptest! {
     #[test]
     fn books_balance_and_order_is_kept(config in config(), seed: u64, script in script()) {
@@ -126,7 +123,9 @@ proptest! {
 
     #[test]
     fn nothing_arrives_before_its_serialisation_and_delay(
-        rate in 1u64..50_000_000, delay in 0u64..100_000, gaps in prop::collection::vec((0u64..5_000, 0usize..3_000), 1..100),
+        rate in 1u64..50_000_000,
+        delay in 0u64..100_000,
+        gaps in prop::collection::vec((0u64..5_000, 0usize..3_000), 1..100),
     ) {
         let delay = Duration::from_micros(delay);
         let config = PathConfig { rate_bps: Some(rate), delay, queue: Queue::bytes(20_000), ..PathConfig::default() };
