@@ -6,7 +6,7 @@
 //!
 //! - [`Path`] is one direction of a link, made of cells: loss, queue, server, delay and jitter, bit errors, outages.
 //! - [`Link`] is both directions and a [`Profile`] that changes them; [`HalfDuplex`] is two that share one channel.
-//! - [`trace`] reads and writes what links were like.
+//! - [`trace`] reads and writes what links were like; [`synth`] makes such traces up.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ mod packet;
 mod path;
 mod profile;
 mod stats;
+pub mod synth;
 pub mod trace;
 
 pub use cell::bit_errors::BitErrors;

@@ -26,6 +26,10 @@ pub(crate) enum Purpose {
     Jitter = 4,
     /// Bit errors.
     BitErrors = 5,
+    /// Synthetic capacity.
+    Capacity = 6,
+    /// Synthetic handovers.
+    Handovers = 7,
 }
 
 /// One keystream of 64-bit words with random access.
@@ -73,6 +77,11 @@ impl Words {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Uniform in 0 to `max`, both included.
+    pub(crate) fn up_to(&mut self, max: u64) -> u64 {
+        scale(self.next(), max)
     }
 
     /// About normal, mean 0 and standard deviation 1, as an integer in units of 2⁻³²: the sum of sixteen uniform 32-bit
