@@ -186,8 +186,9 @@ impl<T: Payload> Path<T> {
 
     /// When to call [`Path::pop`] next, if nothing is pushed or changed until then. No packet comes out before.
     ///
-    /// At a rate, without queue management, loss on the air and jitter a packet does come out then. Else it may turn out
-    /// that none does: samples changed, an opportunity was too small, the packet was dropped. Then this gives a later time.
+    /// At a rate, without queue management, loss on the air and jitter a packet does come out then. Else it may turn
+    /// out that none does: samples changed, an opportunity was too small, the packet was dropped. Then this gives a
+    /// later time.
     ///
     /// `None`: nothing is inside, or what is inside waits for a call that ends an outage or sets a rate.
     pub fn next_delivery(&self) -> Option<Instant> {

@@ -15,6 +15,7 @@ use std::fmt::Debug;
 
 use thiserror::Error;
 
+mod any;
 pub mod convert;
 pub mod csv;
 mod decimal;
@@ -23,6 +24,7 @@ mod lines;
 pub mod mahimahi;
 pub mod write;
 
+pub use any::AnyTrace;
 pub use csv::CsvTrace;
 pub use info::{Kind, Percentiles, TraceInfo};
 pub use mahimahi::MahimahiTrace;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 mod composition;
+mod half_duplex;
 mod path;
 mod traces;
 
