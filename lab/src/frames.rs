@@ -11,6 +11,7 @@ use mavlink::{MAVLinkV2MessageRaw, MavHeader};
 /// Ids of the messages above.
 const COMMAND_LONG: u32 = 76;
 const MANUAL_CONTROL: u32 = 69;
+const PARAM_VALUE: u32 = 22;
 
 /// Shortest RTP packet: its header and the frame number.
 pub const RTP_MIN: usize = 12 + 4 + 4;
@@ -63,6 +64,11 @@ pub fn param_value(from: Side, index: u16) -> Frame {
         param_type: MavParamType::MAV_PARAM_TYPE_REAL32,
     };
     frame(if from == Side::Air { 1 } else { 255 }, &MavMessage::PARAM_VALUE(data))
+}
+
+/// The number in a parameter made by [`param_value`].
+pub fn param_index(frame: &Frame) -> Option<u16> {
+    (frame.message_id().0 == PARAM_VALUE).then(|| u16::from_le_bytes(frame.field(6)))
 }
 
 /// The same frame with a signature that nobody can check: link 0, time stamp `stamp` in units of 10 µs.

@@ -2,7 +2,12 @@
 
 pub mod aircraft;
 pub mod camera;
+pub mod channels;
 pub mod demo;
 pub mod frames;
+mod handovers;
+pub mod metrics;
 pub mod pair;
 pub mod plan;
+pub mod record;
+pub mod run;

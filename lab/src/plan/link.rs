@@ -58,14 +58,14 @@ pub struct PathPlan {
     pub handovers: Option<HandoverPlan>,
 }
 
-/// What a column CCQ means.
+/// What a column CCQ means: `{ loss = 1 }` or `{ mac-arq = 7 }`.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum CcqPlan {
-    /// loss = 1 - CCQ, as in the paper.
-    Loss,
-    /// The rate is multiplied by it, and this much loss remains.
-    MacArq(Share),
+    /// loss = this factor × (1 − CCQ), as in the paper with 1.
+    Loss(f64),
+    /// The rate is multiplied by it, and lost is what fails after so many repetitions.
+    MacArq(u8),
 }
 
 /// Jitter.
@@ -148,15 +148,15 @@ pub struct BurstPlan {
     pub burst: f64,
 }
 
-/// Handovers like those measured on UAVs.
+/// Handovers at random times.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandoverPlan {
-    /// How many a minute.
+    /// How many a minute, on the average.
     pub per_minute: f64,
-    /// Each lasts this long; without it, as long as those measured on UAVs.
-    pub lasts: Option<Time>,
-    /// After each the delay is larger by up to this, or smaller by up to it.
+    /// How long each lasts.
+    pub lasts: Time,
+    /// From the end of each the delay differs from the plan's by up to this, to either side.
     pub delay_shift: Option<Time>,
 }
 

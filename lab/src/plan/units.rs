@@ -72,7 +72,7 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     let mut place = unit;
     for digit in fraction.bytes().map(|b| u64::from(b - b'0')) {
         // What is finer than the smallest step must be nothing.
-        if place % 10 != 0 && digit != 0 {
+        if !place.is_multiple_of(10) && digit != 0 {
             return None;
         }
         place /= 10;

@@ -1,0 +1,172 @@
+//! Runs in figures, and the checks of a plan against them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::plan::{CheckPlan, Plan};
+use crate::record::{Flow, Run};
+
+/// Names of directions in metrics.
+pub const DIRECTION_NAMES: [&str; 2] = ["up", "down"];
+
+/// Figures by their full names, such as `aquila.commands.up.latency_ms.p99`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Metrics(pub BTreeMap<String, f64>);
+
+/// A check and what came out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// What it means.
+    pub name: String,
+    /// Which metric.
+    pub metric: String,
+    /// Its value; `None` if the runs do not have it.
+    pub value: Option<f64>,
+    /// Such as `<= 47.5`.
+    pub bound: String,
+    /// Whether it holds.
+    pub pass: bool,
+}
+
+impl Metrics {
+    /// Of all runs of a plan: messages of the repeats of a contender are judged together.
+    pub fn of(plan: &Plan, runs: &[Run]) -> Self {
+        let mut metrics = Self::default();
+        let mut names: Vec<&str> = runs.iter().map(|run| run.contender.as_str()).collect();
+        names.dedup();
+        for name in names {
+            let runs: Vec<&Run> = runs.iter().filter(|run| run.contender == name).collect();
+            metrics.add_flows(name, plan, &runs);
+            metrics.add_links(name, plan, &runs);
+        }
+        metrics
+    }
+
+    /// A figure.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    fn set(&mut self, name: String, value: f64) {
+        if value.is_finite() {
+            self.0.insert(name, (value * 1e4).round() / 1e4);
+        }
+    }
+
+    fn add_flows(&mut self, contender: &str, plan: &Plan, runs: &[&Run]) {
+        let warm_up = plan.warm_up.get();
+        let Some(first) = runs.first() else { return };
+        for flow in &first.flows {
+            let prefix = format!("{contender}.{}.{}", flow.name, DIRECTION_NAMES[flow.direction]);
+            let flows: Vec<&Flow> = runs.iter().filter_map(|run| run.flow(&flow.name, flow.direction)).collect();
+            let judged = || flows.iter().flat_map(|flow| &flow.messages).filter(|message| message.sent >= warm_up);
+            let (sent, arrived) = (judged().count(), judged().filter(|message| message.times > 0).count());
+            self.set(format!("{prefix}.sent"), sent as f64);
+            self.set(format!("{prefix}.delivered"), arrived as f64);
+            self.set(format!("{prefix}.lost_share"), if sent == 0 { 0.0 } else { 1.0 - arrived as f64 / sent as f64 });
+            self.set(format!("{prefix}.twice"), judged().filter(|message| message.times > 1).count() as f64);
+            let bytes: f64 = judged().filter(|message| message.times > 0).map(|message| f64::from(message.bytes)).sum();
+            let seconds = (plan.duration() - warm_up).as_secs_f64() * runs.len() as f64;
+            self.set(format!("{prefix}.rate_mbps"), bytes * 8.0 / seconds / 1e6);
+            let latencies = judged().filter_map(|message| Some(message.arrived? - message.sent)).collect();
+            self.add_distribution(&format!("{prefix}.latency_ms"), latencies);
+            self.add_distribution(&format!("{prefix}.recovery_ms"), recoveries(&flow.name, flow.direction, runs));
+        }
+    }
+
+    /// Quantiles, mean and number of some times, in milliseconds.
+    fn add_distribution(&mut self, prefix: &str, mut times: Vec<Duration>) {
+        let Some(count) = std::num::NonZeroUsize::new(times.len()) else { return };
+        times.sort_unstable();
+        for (name, share) in [("min", 0.0), ("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)] {
+            self.set(format!("{prefix}.{name}"), ms(quantile(&times, share)));
+        }
+        let sum: Duration = times.iter().sum();
+        self.set(format!("{prefix}.mean"), ms(sum) / count.get() as f64);
+        self.set(format!("{prefix}.count"), count.get() as f64);
+    }
+
+    fn add_links(&mut self, contender: &str, plan: &Plan, runs: &[&Run]) {
+        let Some(first) = runs.first() else { return };
+        let warm_up = plan.warm_up.get().as_secs_f64();
+        for series in &first.links {
+            let prefix = format!("{contender}.link_{}.{}", series.link, DIRECTION_NAMES[series.direction]);
+            let of_all = runs.iter().flat_map(|run| &run.links);
+            let same = of_all.filter(|other| other.link == series.link && other.direction == series.direction);
+            let samples: Vec<_> = same.flat_map(|series| &series.samples).filter(|s| s.at_s > warm_up).collect();
+            let sum =
+                |of: &dyn Fn(&crate::record::LinkSample) -> f64| samples.iter().map(|sample| of(sample)).sum::<f64>();
+            let delivered = sum(&|sample| sample.delivered as f64 * 8.0);
+            let step = crate::channels::SERIES_STEP.as_secs_f64();
+            if samples.iter().all(|sample| sample.capacity_bps.is_some()) {
+                let capacity = sum(&|sample| sample.capacity_bps.unwrap_or_default() * step);
+                self.set(format!("{prefix}.capacity_mbps"), capacity / (samples.len() as f64 * step) / 1e6);
+                self.set(format!("{prefix}.use"), delivered / capacity);
+            }
+            self.set(format!("{prefix}.delivered_mbps"), delivered / (samples.len() as f64 * step) / 1e6);
+            let mut queue: Vec<Duration> =
+                samples.iter().map(|s| Duration::from_secs_f64(s.queue_ms.clamp(0.0, 1e9) / 1e3)).collect();
+            queue.sort_unstable();
+            for (name, share) in [("p50", 0.5), ("p95", 0.95), ("max", 1.0)] {
+                if !queue.is_empty() {
+                    self.set(format!("{prefix}.queue_ms.{name}"), ms(quantile(&queue, share)));
+                }
+            }
+            let offered = sum(&|sample| sample.offered as f64);
+            let lost = sum(&|sample| (sample.lost + sample.dropped + sample.outage) as f64);
+            self.set(format!("{prefix}.lost_share"), if offered > 0.0 { lost / offered } else { 0.0 });
+        }
+    }
+}
+
+/// Time from each return of a link to the first message of a flow that arrived after it.
+fn recoveries(name: &str, direction: usize, runs: &[&Run]) -> Vec<Duration> {
+    let of_run = |run: &&Run| {
+        let mut arrivals: Vec<Duration> =
+            run.flow(name, direction).into_iter().flat_map(|flow| &flow.messages).filter_map(|m| m.arrived).collect();
+        arrivals.sort_unstable();
+        let first_after = |end: &Duration| {
+            let next = run.returns.iter().find(|other| *other > end);
+            let first = *arrivals.get(arrivals.partition_point(|arrived| arrived < end))?;
+            // One that comes only after the next outage is no recovery from this one.
+            next.is_none_or(|next| first < *next).then(|| first - *end)
+        };
+        run.returns.iter().filter_map(first_after).collect::<Vec<_>>()
+    };
+    runs.iter().flat_map(of_run).collect()
+}
+
+/// The smallest value that at least this share of a sorted list does not exceed.
+pub fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Holds the checks against the figures.
+pub fn check(checks: &[&CheckPlan], metrics: &Metrics) -> Vec<Outcome> {
+    let outcome = |check: &&CheckPlan| {
+        let value = metrics.get(&check.metric).zip(check.over.as_ref().map_or(Some(1.0), |over| metrics.get(over)));
+        let value = value.map(|(value, over)| value / over).filter(|value| value.is_finite());
+        let above = check.min.map(|min| format!(">= {min}"));
+        let below = check.max.map(|max| format!("<= {max}"));
+        let holds = |value: f64| check.min.is_none_or(|min| value >= min) && check.max.is_none_or(|max| value <= max);
+        Outcome {
+            name: check.name.clone(),
+            metric: match &check.over {
+                Some(over) => format!("{} / {over}", check.metric),
+                None => check.metric.clone(),
+            },
+            value,
+            bound: above.into_iter().chain(below).collect::<Vec<_>>().join(" and "),
+            pass: value.is_some_and(holds),
+        }
+    };
+    checks.iter().map(outcome).collect()
+}

@@ -1,0 +1,127 @@
+//! What the world asks of a contender, and what a contender asks of it.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use aquila_emu::{Ecn, Payload};
+use aquila_proto::Bitrate;
+use bytes::BytesMut;
+
+/// A message of an application.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing {
+    /// Flow, as the world numbers them; a flow has one direction.
+    pub flow: usize,
+    /// Number within it.
+    pub number: u32,
+    /// The node that sends.
+    pub node: usize,
+    /// What it is.
+    pub content: Content,
+}
+
+/// Contents of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// A command.
+    Command,
+    /// A parameter.
+    Parameter,
+    /// A frame of video of so many bytes, in packets of so many.
+    Frame {
+        /// Bytes.
+        bytes: usize,
+        /// Bytes of a packet.
+        packet: usize,
+    },
+}
+
+/// A packet of a contender.
+#[derive(Debug, Clone)]
+pub enum Wire {
+    /// A UDP datagram.
+    Datagram {
+        /// Its sender's address.
+        from: SocketAddr,
+        /// Where it goes.
+        to: SocketAddr,
+        /// Payload.
+        data: BytesMut,
+    },
+    /// A datagram that stands for a part of a message.
+    Part {
+        /// The message's flow.
+        flow: usize,
+        /// Its number.
+        number: u32,
+        /// How many parts it has.
+        of: u32,
+    },
+}
+
+impl Payload for Wire {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Datagram { data, .. } => data,
+            Self::Part { .. } => &mut [],
+        }
+    }
+}
+
+/// What a contender has to say.
+#[derive(Debug)]
+pub enum Output {
+    /// Put this packet on a link.
+    Transmit {
+        /// From this node.
+        node: usize,
+        /// Over this link.
+        link: usize,
+        /// Bytes on the wire, IP header included.
+        bytes: usize,
+        /// ECN field.
+        ecn: Ecn,
+        /// What the other end gets.
+        wire: Wire,
+    },
+    /// A message was given out whole.
+    Delivered {
+        /// Its flow.
+        flow: usize,
+        /// Its number.
+        number: u32,
+    },
+    /// Something worth a line in the report.
+    Note {
+        /// At this node.
+        node: usize,
+        /// What.
+        text: String,
+    },
+}
+
+/// Both ends of a way to carry messages, in virtual time.
+pub trait Contender {
+    /// The run begins.
+    fn start(&mut self, now: Instant);
+    /// An application sends a message.
+    fn send(&mut self, now: Instant, message: Outgoing);
+    /// A packet arrives at a node.
+    fn receive(&mut self, now: Instant, node: usize, ecn: Ecn, wire: Wire);
+    /// A deadline has come.
+    fn handle_timeout(&mut self, now: Instant);
+    /// When that is due.
+    fn next_deadline(&self) -> Option<Instant>;
+    /// The next thing it has to say; to be asked until `None` after each call.
+    fn poll(&mut self, now: Instant) -> Option<Output>;
+    /// The first node has another address from now on; what is sent to the old one does not arrive.
+    fn on_new_address(&mut self, now: Instant);
+    /// Both nodes are told that a link came up.
+    fn on_link_up(&mut self, now: Instant);
+    /// The plan wants it to reconnect, in its own way.
+    fn reconnect(&mut self, now: Instant);
+    /// What the encoder should make, if it says so.
+    fn video_target(&self) -> Option<Bitrate> {
+        None
+    }
+}

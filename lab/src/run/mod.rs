@@ -1,0 +1,73 @@
+//! A plan in virtual time: contenders without a clock of their own, over the emulator, as fast as the processor goes.
+
+mod aquila;
+mod contender;
+mod datagrams;
+mod timeline;
+mod world;
+
+use aquila_emu::Direction;
+
+use crate::channels::ChannelError;
+use crate::plan::{ContenderKind, ContenderPlan, Plan};
+use crate::record::Run;
+use contender::Contender;
+use world::World;
+
+/// Why a plan cannot be run in virtual time.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A link cannot be made.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// There is no model of a contender.
+    #[error("contender {0}: runs live only, by `aquila lab live`")]
+    LiveOnly(String),
+    /// A contender cannot be set up.
+    #[error("contender {name}: {message}")]
+    Contender {
+        /// Which.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A trace could not be played to the end.
+    #[error("link {link}: {message}")]
+    Fault {
+        /// Which.
+        link: String,
+        /// What happened.
+        message: String,
+    },
+}
+
+/// Runs a contender once. The same plan, contender and seed give the same run, to the nanosecond.
+///
+/// # Errors
+/// [`RunError`], before anything is simulated, but for traces that change meanwhile.
+pub fn run(plan: &Plan, contender: &ContenderPlan, seed: u64) -> Result<Run, RunError> {
+    let start = origin();
+    let wrong = |message: String| RunError::Contender { name: contender.name().to_owned(), message };
+    let world = World::new(plan, seed, start)?;
+    let made: Box<dyn Contender> = match contender.kind {
+        ContenderKind::Aquila => Box::new(aquila::Aquila::new(contender, &plan.traffic(), seed, start).map_err(wrong)?),
+        ContenderKind::Udp => Box::new(datagrams::Datagrams::default()),
+        ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls | ContenderKind::Mptcp => {
+            return Err(RunError::LiveOnly(contender.name().to_owned()));
+        }
+    };
+    world.run(made, contender.name())
+}
+
+/// Any instant will do: only differences to it count. In the future, so that traces may have begun before it.
+fn origin() -> std::time::Instant {
+    std::time::Instant::now() + std::time::Duration::from_secs(86_400)
+}
+
+/// The direction of what a node sends.
+fn direction_from(node: usize) -> Direction {
+    if node == 0 { Direction::Up } else { Direction::Down }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use std::path::Path;
+
+use super::*;
+use crate::metrics::{Metrics, check};
+use crate::plan::parse;
+
+const PLAN: &str = r#"
+title = "commands beside video"
+lasts = "30 s"
+warm_up = "1 s"
+
+[[link]]
+name = "lte"
+both = { rate = "4 Mbit/s", delay = "30 ms", queue = { bytes = "60 kB" } }
+
+[[contender]]
+kind = "aquila"
+
+[[contender]]
+kind = "udp"
+
+[[traffic]]
+commands = { every = "100 ms" }
+
+[[traffic]]
+from = "air"
+video = { rate = "8 Mbit/s" }
+
+[[action]]
+at = "10 s"
+outage = { lasts = "2 s" }
+
+[[check]]
+name = "bounded latency"
+metric = "aquila.commands.up.latency_ms.p50"
+max = 47.5
+
+[[check]]
+name = "and better"
+metric = "aquila.commands.up.latency_ms.p50"
+over = "udp.commands.up.latency_ms.p50"
+max = 0.5
+
+[[check]]
+name = "quick recovery"
+metric = "aquila.commands.down.recovery_ms.max"
+max = 80
+"#;
+
+fn plan(text: &str) -> Plan {
+    parse(Path::new("test.toml"), text).unwrap().remove(0).1
+}
+
+fn all(plan: &Plan) -> Vec<Run> {
+    plan.contenders.iter().map(|contender| run(plan, contender.get_ref(), plan.seed).unwrap()).collect()
+}
+
+#[test]
+fn a_plan_runs_and_its_checks_hold() {
+    let plan = plan(PLAN);
+    let runs = all(&plan);
+    let metrics = Metrics::of(&plan, &runs);
+    let outcomes = check(&plan.checks.iter().map(|check| check.get_ref()).collect::<Vec<_>>(), &metrics);
+    assert!(outcomes.iter().all(|outcome| outcome.pass), "{outcomes:#?}\n{metrics:#?}");
+    assert_eq!(metrics.get("aquila.commands.up.lost_share"), Some(0.0));
+    assert_eq!(metrics.get("aquila.commands.up.sent"), Some(290.0));
+    // Datagrams stand in a full queue of 60 kB, and more than half of the video is dropped.
+    assert!(metrics.get("udp.commands.up.latency_ms.p50").unwrap() > 100.0);
+    assert!(metrics.get("udp.commands.up.lost_share").unwrap() > 0.05);
+    assert!(metrics.get("aquila.link_lte.up.use").unwrap() > 0.85);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_log() {
+    let text = PLAN.replace("delay = \"30 ms\"", "delay = \"30 ms\", loss = 0.02");
+    let plan = plan(&text);
+    for contender in &plan.contenders {
+        let contender = contender.get_ref();
+        let hash = |seed| run(&plan, contender, seed).unwrap().log_hash;
+        assert_eq!(hash(1), hash(1), "{}", contender.name());
+        assert_ne!(hash(1), hash(2), "{}", contender.name());
+    }
+}
+
+/// Pinned, so that a log differs neither between builds nor between machines.
+#[test]
+fn the_log_of_the_reference_plan_is_what_it_was() {
+    let plan = plan(PLAN);
+    let hashes: Vec<String> = all(&plan).into_iter().map(|run| run.log_hash).collect();
+    assert_eq!(hashes[1], "7171943a11fac98f", "raw UDP: only the emulator can have changed it");
+}

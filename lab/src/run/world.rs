@@ -1,0 +1,406 @@
+//! Links, applications and events around a contender, on a simulated clock.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use aquila_emu::{Ecn, Packet, Payload};
+use aquila_proto::Bitrate;
+
+use super::contender::{Contender, Content, Outgoing, Output, Wire};
+use super::timeline::{Entry, Step, timeline};
+use super::{RunError, direction_from};
+use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
+use crate::pair::IP_UDP;
+use crate::plan::{Mode, Plan, TrafficKind};
+use crate::record::{Event, Flow, LinkSample, LinkSeries, Run};
+
+/// A packet on a link.
+#[derive(Debug)]
+struct InTransit {
+    /// The first node's address when it left.
+    generation: u32,
+    wire: Wire,
+}
+
+impl Payload for InTransit {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.wire.bytes_mut()
+    }
+}
+
+/// An application that sends.
+#[derive(Debug)]
+struct Source {
+    flow: usize,
+    node: usize,
+    kind: TrafficKind,
+    next: Instant,
+    /// How many it has sent.
+    count: u64,
+    began: Instant,
+    until: Instant,
+}
+
+/// Everything around a contender.
+pub struct World<'a> {
+    plan: &'a Plan,
+    seed: u64,
+    start: Instant,
+    end: Instant,
+    now: Instant,
+    channels: Vec<Channel<InTransit>>,
+    flows: Vec<Flow>,
+    sources: Vec<Source>,
+    timeline: VecDeque<Entry>,
+    generation: u32,
+    series: Vec<LinkSeries>,
+    /// Counts at the last sample: offered, delivered, lost, dropped, outage, opportunities.
+    before: Vec<[u64; 6]>,
+    next_sample: Instant,
+    events: Vec<Event>,
+    returns: Vec<Duration>,
+    hash: u64,
+}
+
+impl<'a> World<'a> {
+    pub fn new(plan: &'a Plan, seed: u64, start: Instant) -> Result<Self, RunError> {
+        let channel = |link: &toml::Spanned<crate::plan::LinkPlan>| {
+            Channel::new(link.get_ref(), &plan.folder, seed ^ hash_of(link.get_ref().name.get_ref()), start)
+        };
+        let channels = plan.links.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
+        let mut world = Self {
+            plan,
+            seed,
+            start,
+            end: start + plan.duration(),
+            now: start,
+            series: plan
+                .links
+                .iter()
+                .flat_map(|link| {
+                    let name = link.get_ref().name.get_ref().clone();
+                    [0, 1].map(|direction| LinkSeries { link: name.clone(), direction, samples: Vec::new() })
+                })
+                .collect(),
+            before: vec![[0; 6]; channels.len() * 2],
+            channels,
+            flows: Vec::new(),
+            sources: Vec::new(),
+            timeline: timeline(plan).into(),
+            generation: 0,
+            next_sample: start + SERIES_STEP,
+            events: Vec::new(),
+            returns: Vec::new(),
+            hash: 0xcbf2_9ce4_8422_2325,
+        };
+        world.add_sources();
+        Ok(world)
+    }
+
+    fn add_sources(&mut self) {
+        for traffic in self.plan.traffic() {
+            for node in 0..2 {
+                let from = traffic.from.get_ref();
+                let Ok(kind) = traffic.kind() else { continue };
+                if from != "both" && *from != self.plan.nodes[node] {
+                    continue;
+                }
+                self.flows.push(Flow { name: traffic.name().to_owned(), direction: node, messages: Vec::new() });
+                let next = self.start + traffic.at.get();
+                let until = traffic.until.map_or(self.end, |until| self.start + until.get()).min(self.end);
+                let flow = self.flows.len() - 1;
+                self.sources.push(Source { flow, node, kind, next, count: 0, began: next, until });
+            }
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self, mut contender: Box<dyn Contender>, name: &str) -> Result<Run, RunError> {
+        contender.start(self.now);
+        self.drain(&mut *contender);
+        while let Some(next) = self.next(&*contender).filter(|next| *next <= self.end) {
+            self.now = self.now.max(next);
+            self.step(&mut *contender);
+        }
+        self.now = self.end;
+        for (link, channel) in self.plan.links.iter().zip(&self.channels) {
+            for direction in DIRECTIONS {
+                if let Some(fault) = channel.look(direction).trace_fault() {
+                    let link = link.get_ref().name.get_ref().clone();
+                    return Err(RunError::Fault { link, message: fault.to_string() });
+                }
+            }
+        }
+        Ok(Run {
+            contender: name.to_owned(),
+            mode: Mode::Virtual,
+            seed: self.seed,
+            seconds: self.plan.duration().as_secs_f64(),
+            flows: self.flows,
+            links: self.series,
+            events: self.events,
+            returns: self.returns,
+            log_hash: format!("{:016x}", self.hash),
+            invalid: None,
+        })
+    }
+
+    fn next(&self, contender: &dyn Contender) -> Option<Instant> {
+        let channels = self.channels.iter().filter_map(Channel::next_deadline);
+        let sources = self.sources.iter().map(|source| source.next).filter(|next| *next < self.end);
+        let step = self.timeline.front().map(|entry| self.start + entry.at);
+        let others = [contender.next_deadline(), step, Some(self.next_sample)];
+        channels.chain(sources).chain(others.into_iter().flatten()).min()
+    }
+
+    fn step(&mut self, contender: &mut dyn Contender) {
+        while let Some(entry) = self.timeline.pop_front_if(|entry| self.start + entry.at <= self.now) {
+            self.on_step(contender, &entry);
+        }
+        for link in 0..self.channels.len() {
+            for direction in DIRECTIONS {
+                while let Some(delivered) = self.channels[link].pop(direction, self.now) {
+                    self.on_arrival(contender, 1 - index(direction), delivered.packet);
+                }
+            }
+        }
+        if contender.next_deadline().is_some_and(|due| due <= self.now) {
+            contender.handle_timeout(self.now);
+            self.drain(contender);
+        }
+        for index in 0..self.sources.len() {
+            while self.sources[index].next <= self.now && self.sources[index].next < self.sources[index].until {
+                self.emit(contender, index);
+            }
+            if self.sources[index].next >= self.sources[index].until {
+                // Done: never again within the run.
+                self.sources[index].next = self.end + Duration::from_secs(1);
+            }
+        }
+        if self.now >= self.next_sample {
+            self.sample();
+        }
+    }
+
+    fn on_arrival(&mut self, contender: &mut dyn Contender, node: usize, packet: Packet<InTransit>) {
+        self.note(&[10 + node as u64, packet.bytes as u64]);
+        let InTransit { generation, wire } = packet.payload;
+        if node == 0 && generation != self.generation {
+            return; // It was sent to an address that is no longer the node's.
+        }
+        match wire {
+            Wire::Part { flow, number, .. } if self.is_beside(flow) => self.on_delivered(flow, number),
+            wire => {
+                contender.receive(self.now, node, packet.ecn, wire);
+                self.drain(contender);
+            }
+        }
+    }
+
+    /// Whether a flow goes beside the contender.
+    fn is_beside(&self, flow: usize) -> bool {
+        self.sources.iter().any(|source| source.flow == flow && matches!(source.kind, TrafficKind::Datagrams(_)))
+    }
+
+    fn on_step(&mut self, contender: &mut dyn Contender, entry: &Entry) {
+        let links: Vec<usize> = entry.link.map_or_else(|| (0..self.channels.len()).collect(), |link| vec![link]);
+        let place = entry.link.map(|link| self.plan.links[link].get_ref().name.get_ref().clone()).unwrap_or_default();
+        match &entry.step {
+            Step::Begin(kind) => {
+                links.iter().for_each(|link| self.channels[*link].begin_outage(self.now, *kind));
+                self.event(&place, "outage begins".into());
+            }
+            Step::End(outage) => {
+                links.iter().for_each(|link| self.channels[*link].end_outage(self.now));
+                self.returns.push(self.now - self.start);
+                self.event(&place, "outage ends".into());
+                if outage.new_address {
+                    self.new_address(contender);
+                }
+                if outage.link_event {
+                    contender.on_link_up(self.now);
+                    self.drain(contender);
+                }
+                if outage.reconnect {
+                    contender.reconnect(self.now);
+                    self.drain(contender);
+                    self.emit_commands(contender);
+                }
+            }
+            Step::NewAddress => self.new_address(contender),
+            Step::Change(change) => {
+                for link in links {
+                    for (direction, change) in DIRECTIONS.into_iter().zip([&change.up, &change.down]) {
+                        let Some(change) = change else { continue };
+                        if let Err(message) = self.channels[link].change(direction, self.now, change) {
+                            self.event(&place, message);
+                        }
+                    }
+                }
+                self.event(&place, "the link changes".into());
+            }
+        }
+    }
+
+    fn new_address(&mut self, contender: &mut dyn Contender) {
+        self.generation += 1;
+        let node = self.plan.nodes[0].clone();
+        self.event(&node, "has a new address".into());
+        contender.on_new_address(self.now);
+        self.drain(contender);
+    }
+
+    /// Each end sends a command beside the interval.
+    fn emit_commands(&mut self, contender: &mut dyn Contender) {
+        for node in 0..2 {
+            let of_node = |source: &&Source| source.node == node && matches!(source.kind, TrafficKind::Commands(_));
+            if let Some(flow) = self.sources.iter().find(of_node).map(|source| source.flow) {
+                self.send(contender, flow, node, Content::Command, super::datagrams::COMMAND_BYTES);
+            }
+        }
+    }
+
+    fn emit(&mut self, contender: &mut dyn Contender, index: usize) {
+        let Source { flow, node, kind, count, began, .. } = self.sources[index];
+        let nth = |interval: Duration, n: u64| began + mul(interval, n);
+        let next = match kind {
+            TrafficKind::Commands(every) | TrafficKind::Parameters(every) => {
+                let (content, bytes) = match kind {
+                    TrafficKind::Commands(_) => (Content::Command, super::datagrams::COMMAND_BYTES),
+                    _ => (Content::Parameter, super::datagrams::PARAMETER_BYTES),
+                };
+                self.send(contender, flow, node, content, bytes);
+                nth(every.every.get(), count + 1)
+            }
+            TrafficKind::Video(video) => {
+                let target = contender.video_target().filter(|_| video.follow).unwrap_or(Bitrate(u64::MAX));
+                let rate = video.rate.bitrate().min(target);
+                let frame = Duration::from_nanos(1_000_000_000 / u64::from(video.frames_per_second));
+                let bytes = rate.bytes_in(frame).as_usize().max(crate::frames::RTP_MIN);
+                self.send(contender, flow, node, Content::Frame { bytes, packet: video.packet.bytes() }, bytes);
+                // Frames do not drift: the n-th of them is due at n / rate.
+                began
+                    + Duration::from_nanos(
+                        (u128::from(count + 1) * 1_000_000_000 / u128::from(video.frames_per_second)) as u64,
+                    )
+            }
+            TrafficKind::Datagrams(datagrams) => {
+                let bytes = datagrams.packet.bytes();
+                let number = self.flows[flow].on_sent(self.now - self.start, bytes);
+                self.transmit(node, 0, bytes + IP_UDP, Ecn::NotEct, Wire::Part { flow, number, of: 1 });
+                let bits = u128::from(count + 1) * bytes as u128 * 8;
+                began + Duration::from_nanos((bits * 1_000_000_000 / u128::from(datagrams.rate.bps())) as u64)
+            }
+        };
+        self.sources[index].count += 1;
+        self.sources[index].next = next;
+    }
+
+    fn send(&mut self, contender: &mut dyn Contender, flow: usize, node: usize, content: Content, bytes: usize) {
+        let number = self.flows[flow].on_sent(self.now - self.start, bytes);
+        contender.send(self.now, Outgoing { flow, number, node, content });
+        self.drain(contender);
+    }
+
+    fn drain(&mut self, contender: &mut dyn Contender) {
+        while let Some(output) = contender.poll(self.now) {
+            match output {
+                Output::Transmit { node, link, bytes, ecn, wire } => self.transmit(node, link, bytes, ecn, wire),
+                Output::Delivered { flow, number } => self.on_delivered(flow, number),
+                Output::Note { node, text } => {
+                    let node = self.plan.nodes[node].clone();
+                    self.event(&node, text);
+                }
+            }
+        }
+    }
+
+    fn transmit(&mut self, node: usize, link: usize, bytes: usize, ecn: Ecn, wire: Wire) {
+        self.note(&[node as u64, link as u64, bytes as u64]);
+        let payload = InTransit { generation: self.generation, wire };
+        let packet = Packet::new(bytes, payload).with_ecn(ecn);
+        let _ = self.channels[link].push(direction_from(node), self.now, packet);
+    }
+
+    fn on_delivered(&mut self, flow: usize, number: u32) {
+        self.note(&[30, flow as u64, u64::from(number)]);
+        let at = self.now - self.start;
+        self.flows[flow].on_arrived(number, at);
+    }
+
+    fn event(&mut self, place: &str, text: String) {
+        self.note(&[50]);
+        let at_s = (self.now - self.start).as_secs_f64();
+        self.events.push(Event { at_s, place: place.to_owned(), text });
+    }
+
+    fn sample(&mut self) {
+        let at_s = (self.next_sample - self.start).as_secs_f64();
+        self.next_sample += SERIES_STEP;
+        for (link, channel) in self.channels.iter().enumerate() {
+            for direction in DIRECTIONS {
+                let slot = link * 2 + index(direction);
+                let path = channel.look(direction);
+                let stats = path.stats();
+                let dropped = stats.dropped.queue_full.bytes + stats.dropped.aqm.bytes;
+                let lost = stats.dropped.loss.bytes + stats.dropped.air_loss.bytes;
+                let counts = [
+                    stats.input.bytes,
+                    stats.output.bytes,
+                    lost,
+                    dropped,
+                    stats.dropped.outage.bytes,
+                    stats.opportunities,
+                ];
+                let before = std::mem::replace(&mut self.before[slot], counts);
+                let [offered, delivered, lost, dropped, outage, opportunities] =
+                    std::array::from_fn(|n| counts[n].saturating_sub(before[n]));
+                let by_rate = path.rate().map(|rate| rate as f64);
+                let by_trace =
+                    (stats.opportunities > 0).then(|| opportunities as f64 * 12_000.0 / SERIES_STEP.as_secs_f64());
+                let queue = path.queue_delay(self.now);
+                self.series[slot].samples.push(LinkSample {
+                    at_s,
+                    capacity_bps: by_rate.or(by_trace),
+                    offered,
+                    delivered,
+                    lost,
+                    dropped,
+                    outage,
+                    queue_ms: if queue == Duration::MAX { 1e9 } else { queue.as_secs_f64() * 1e3 },
+                    is_out: path.outage().is_some(),
+                });
+            }
+        }
+    }
+
+    /// FNV-1a over the time and some numbers.
+    fn note(&mut self, numbers: &[u64]) {
+        let time = (self.now - self.start).as_nanos() as u64;
+        for number in std::iter::once(&time).chain(numbers) {
+            for byte in number.to_le_bytes() {
+                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// The traffic, without its places in the file.
+    pub fn traffic(&self) -> Vec<&crate::plan::TrafficPlan> {
+        self.traffic.iter().map(toml::Spanned::get_ref).collect()
+    }
+
+    /// The number of a link.
+    pub fn link_number(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.get_ref().name.get_ref() == name)
+    }
+}
+
+fn hash_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn mul(duration: Duration, times: u64) -> Duration {
+    Duration::from_nanos(u64::try_from(duration.as_nanos() * u128::from(times)).unwrap_or(u64::MAX))
+}
