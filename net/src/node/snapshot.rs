@@ -201,6 +201,7 @@ fn camera(camera: &VideoInput) -> VideoInputStatus {
         packets: counters.packets,
         bytes: counters.bytes,
         dropped: counters.dropped,
+        foreign: counters.foreign,
         missing: 0,
     }
 }

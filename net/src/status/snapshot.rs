@@ -174,6 +174,8 @@ pub struct VideoInputStatus {
     pub bytes: u64,
     /// Of these, packets that the session had no room for.
     pub dropped: u64,
+    /// Packets of others than the camera, dropped.
+    pub foreign: u64,
     /// Packets that were lost before they came here, from gaps in their numbers.
     pub missing: u64,
 }

@@ -43,12 +43,14 @@ pub struct VideoInput {
 /// Totals since the input was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InputCounters {
-    /// Datagrams read.
+    /// Datagrams of the camera.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Of these, datagrams that the session had no room for.
     pub dropped: u64,
+    /// Datagrams of others, beside those of the camera: dropped.
+    pub foreign: u64,
     /// Failed reads.
     pub errors: u64,
 }
@@ -58,6 +60,7 @@ struct Counters {
     packets: AtomicU64,
     bytes: AtomicU64,
     dropped: AtomicU64,
+    foreign: AtomicU64,
     errors: AtomicU64,
 }
 
@@ -99,11 +102,12 @@ impl VideoInput {
 
     /// Totals since the input was opened.
     pub fn counters(&self) -> InputCounters {
-        let Counters { packets, bytes, dropped, errors } = &*self.counters;
+        let Counters { packets, bytes, dropped, foreign, errors } = &*self.counters;
         InputCounters {
             packets: packets.load(Relaxed),
             bytes: bytes.load(Relaxed),
             dropped: dropped.load(Relaxed),
+            foreign: foreign.load(Relaxed),
             errors: errors.load(Relaxed),
         }
     }
@@ -123,6 +127,7 @@ async fn run(
     counters: Arc<Counters>,
 ) {
     let mut storage = vec![0; SLOTS * SLOT_BYTES];
+    let mut camera = Sender::default();
     loop {
         let mut metas = [RecvMeta::default(); SLOTS];
         let mut chunks = storage.chunks_exact_mut(SLOT_BYTES);
@@ -141,7 +146,12 @@ async fn run(
             }
         };
         for (meta, slice) in metas[..count].iter().zip(&slices) {
-            for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
+            let datagrams = slice[..meta.len].chunks(meta.stride.max(1));
+            if !camera.is(meta.addr, received, flow) {
+                counters.foreign.fetch_add(datagrams.len() as u64, Relaxed);
+                continue;
+            }
+            for datagram in datagrams {
                 counters.packets.fetch_add(1, Relaxed);
                 counters.bytes.fetch_add(datagram.len() as u64, Relaxed);
                 let datagram = VideoDatagram { flow, received, bytes: Bytes::copy_from_slice(datagram) };
@@ -154,6 +164,37 @@ async fn run(
                 }
             }
         }
+    }
+}
+
+/// Who sends to a port. The first one heard is the camera until it falls silent: two streams on one port, or one with what
+/// somebody else sends between, are no picture.
+#[derive(Debug, Default)]
+struct Sender {
+    /// Its address, and when it was last heard.
+    heard: Option<(SocketAddr, Instant)>,
+    /// Another one was heard beside it, and logged.
+    disturbed: bool,
+}
+
+impl Sender {
+    /// Whether a datagram that comes `from` there is the camera's.
+    fn is(&mut self, from: SocketAddr, now: Instant, flow: Flow) -> bool {
+        match self.heard {
+            Some((camera, at)) if camera != from && now.saturating_duration_since(at) < CAMERA_SILENCE => {
+                if !std::mem::replace(&mut self.disturbed, true) {
+                    tracing::warn!(%flow, %camera, other = %from, "two senders of video to one port: using the first");
+                }
+                return false;
+            }
+            Some((camera, _)) if camera == from => {}
+            _ => {
+                tracing::info!(%flow, camera = %from, "video comes in");
+                self.disturbed = false;
+            }
+        }
+        self.heard = Some((from, now));
+        true
     }
 }
 
@@ -199,4 +240,28 @@ const SLOTS: usize = 16;
 /// The largest UDP payload, and the most that the kernel joins into one read (Linux `UDP_GRO`), rounded up.
 const SLOT_BYTES: usize = 64 << 10;
 const _: () = assert!(SLOTS <= BATCH_SIZE);
+/// A camera that was not heard for this long is gone, and the next sender takes its place: it may be the same camera, which
+/// has started again with another port.
+const CAMERA_SILENCE: Duration = Duration::from_secs(2);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sender_is_the_camera_until_it_has_been_silent_for_two_seconds() {
+        let (camera, other) = (SocketAddr::from(([10, 0, 0, 1], 5600)), SocketAddr::from(([10, 0, 0, 1], 5601)));
+        let (start, mut sender) = (Instant::now(), Sender::default());
+        let mut is = |from, ms| sender.is(from, start + Duration::from_millis(ms), Flow::default());
+        assert!(is(camera, 0));
+        assert!(!is(other, 1), "the port counts too");
+        assert!(is(camera, 1500));
+        assert!(!is(other, 3499));
+        assert!(is(other, 3500), "the camera starts again with another port");
+        assert!(!is(camera, 3501));
+        assert!(is(other, 60_000), "a pause without anybody else is a pause");
+        assert!(!is(camera, 61_999));
+        assert!(is(camera, 62_000));
+    }
+}

@@ -71,7 +71,25 @@ async fn datagrams_come_in_as_they_are_and_in_order() {
         let datagram = timeout(Duration::from_secs(5), from.recv()).await.unwrap().unwrap();
         assert_eq!((datagram.flow.number(), datagram.bytes), (3, packet.into()));
     }
-    assert_eq!(input.counters(), InputCounters { packets: 60, bytes: 84_000, dropped: 0, errors: 0 });
+    assert_eq!(input.counters(), InputCounters { packets: 60, bytes: 84_000, ..Default::default() });
+}
+
+#[tokio::test]
+async fn what_others_send_to_a_cameras_port_is_dropped_and_counted() {
+    let spec = VideoSpec { address: free_address(), ..":1".parse().unwrap() };
+    let (to, mut from) = mpsc::channel(1024);
+    let input = VideoInput::spawn(&spec, Flow::default(), to).unwrap();
+    let (camera, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    for _ in 0..20 {
+        camera.send_to(b"picture", spec.address).unwrap();
+        other.send_to(b"noise", spec.address).unwrap();
+    }
+    camera.send_to(b"end", spec.address).unwrap();
+    for n in 0..=20 {
+        let datagram = timeout(Duration::from_secs(5), from.recv()).await.unwrap().unwrap();
+        assert_eq!(&datagram.bytes[..], if n < 20 { &b"picture"[..] } else { b"end" });
+    }
+    assert_eq!(input.counters(), InputCounters { packets: 21, bytes: 143, foreign: 20, ..Default::default() });
 }
 
 #[tokio::test]
@@ -87,7 +105,7 @@ async fn what_the_session_does_not_take_is_dropped_and_counted() {
     while input.counters().packets < 30 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(input.counters(), InputCounters { packets: 30, bytes: 3000, dropped: 20, errors: 0 });
+    assert_eq!(input.counters(), InputCounters { packets: 30, bytes: 3000, dropped: 20, ..Default::default() });
     for i in 0..10u8 {
         assert_eq!(from.recv().await.unwrap().bytes[0], i, "the oldest stay");
     }
@@ -131,6 +149,21 @@ async fn viewers_get_their_flow_from_one_port_and_one_that_is_gone_disturbs_nobo
     assert_eq!(counters.frames_dropped, 0);
     assert_eq!(counters.consumers.iter().map(|c| c.packets).collect::<Vec<_>>()[1..], [15, 15, 0]);
     assert_eq!(counters.consumers[0].packets + counters.consumers[0].errors, 15);
+}
+
+#[tokio::test]
+async fn packets_of_any_size_come_out_as_they_went_in() {
+    let (socket, spec) = viewer().await;
+    let output = VideoOutput::spawn(&[spec]).unwrap();
+    for len in [1400, 30_000, 1400] {
+        let (packets, frame) = frame(4, len);
+        output.send(Flow::default(), frame);
+        for packet in packets {
+            let mut buffer = vec![0; 65_536];
+            let (len, _) = timeout(Duration::from_secs(5), socket.recv_from(&mut buffer)).await.unwrap().unwrap();
+            assert!(buffer[..len] == packet);
+        }
+    }
 }
 
 #[tokio::test]
