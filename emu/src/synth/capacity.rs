@@ -23,7 +23,7 @@ pub struct CapacityModel {
     pub floor_bps: u64,
     /// Never more than this, bits per second.
     pub ceiling_bps: u64,
-    /// Length of a sample, at least a millisecond (less is taken as one).
+    /// Length of a sample, in whole milliseconds and at least one.
     pub step: Duration,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Capacity {
 
 impl Capacity {
     pub(super) fn new(model: &CapacityModel, seed: u64) -> Self {
-        let step = super::nanos(model.step).max(1_000_000);
+        let step = (super::nanos(model.step) / 1_000_000).max(1) * 1_000_000;
         Self {
             median_bps: model.median_bps,
             bounds: (model.floor_bps, model.ceiling_bps.max(model.floor_bps)),

@@ -67,7 +67,8 @@ impl HandoverTrain {
     }
 
     fn draw_minute(&mut self) {
-        const MINUTE: u64 = 60_000_000_000;
+        /// In microseconds: so that no sample of a trace is shorter.
+        const MINUTE: u64 = 60_000_000;
         let mut words = self.luck.words(self.minute);
         let begin = self.minute.saturating_mul(MINUTE);
         self.minute += 1;
@@ -76,7 +77,7 @@ impl HandoverTrain {
         }
         let count = 1 + words.up_to(u64::from(self.model.per_minute.min(1_000)) - 1);
         for _ in 0..count {
-            let at = Duration::from_nanos(begin.saturating_add(words.up_to(MINUTE - 1)));
+            let at = Duration::from_micros(begin.saturating_add(words.up_to(MINUTE - 1)));
             let lasts = duration(&mut words);
             let most = super::nanos(self.model.delay_shift);
             // At most 30 years each way.
@@ -88,7 +89,7 @@ impl HandoverTrain {
     }
 }
 
-/// One draw of the distribution.
+/// One draw of the distribution, to the microsecond.
 fn duration(words: &mut Words) -> Duration {
     const PARTS: u64 = 1_000_000_000;
     let share = words.up_to(PARTS - 1);
@@ -98,9 +99,9 @@ fn duration(words: &mut Words) -> Duration {
     let ((low_share, low_us), (high_share, high_us)) = (quantiles[next - 1], quantiles[next]);
     let low_share = u64::from(low_share) * (PARTS / 1_000);
     let span = u64::from(high_share) * (PARTS / 1_000) - low_share;
-    let (low, high) = (log2_q32(low_us * 1_000), log2_q32(high_us * 1_000));
+    let (low, high) = (log2_q32(low_us), log2_q32(high_us));
     let between = i128::from(high - low) * i128::from(share - low_share) / i128::from(span);
-    Duration::from_nanos(scaled_exp2(low + between as i64, 1))
+    Duration::from_micros(scaled_exp2(low + between as i64, 1))
 }
 
 impl Iterator for HandoverTrain {

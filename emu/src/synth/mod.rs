@@ -107,10 +107,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace of that length (at most 30 years).
+    /// A trace of that length, in whole microseconds and at most 30 years.
     pub fn new(model: Model, seed: u64, length: Duration) -> Self {
         let mut trace = Self {
-            length: nanos(length),
+            length: nanos(length) / 1_000 * 1_000,
             capacity: Capacity::new(&model.capacity, seed),
             handovers: model.handovers.clone().map(|handovers| HandoverTrain::new(handovers, seed)),
             model,

@@ -4,7 +4,7 @@
 //!
 //! | quantity | column | values |
 //! |---|---|---|
-//! | time, needed | `time_s` or `time_ms` | grows from row to row; the first is the start; at most 10⁹ s from it |
+//! | time, needed | `time_s` or `time_ms` | grows by 1 µs or more; the first is the start; at most 10⁹ s from it |
 //! | rate | `rate_bps`, `rate_kbps` or `rate_mbps` | bits per second; at most 10¹² |
 //! | delay, one way | `delay_s`, `delay_ms` or `delay_us` | at most 600 s |
 //! | loss | `loss` or `loss_percent` | 0 to 1, or 0 to 100 |
@@ -153,6 +153,8 @@ impl Quantity {
 
 /// Parts of a share.
 const PARTS: u64 = 1_000_000_000;
+/// The shortest row, in nanoseconds.
+const SHORTEST: u64 = 1_000;
 /// The longest trace, in nanoseconds.
 const LONGEST: u64 = 1_000_000_000 * 1_000_000_000;
 
@@ -307,9 +309,9 @@ impl<R: BufRead> Rows<R> {
             return Err(self.lines.error(TraceFault::Fields { found: fields, expected }));
         }
         let time = values[Quantity::Time as usize].unwrap_or(0);
-        match self.row.map(|row| time.cmp(&row.time)) {
-            Some(std::cmp::Ordering::Less) => return Err(self.lines.error(TraceFault::GoesBack)),
-            Some(std::cmp::Ordering::Equal) => return Err(self.lines.error(TraceFault::SameTime)),
+        match self.row.map(|row| time.checked_sub(row.time)) {
+            Some(None) => return Err(self.lines.error(TraceFault::GoesBack)),
+            Some(Some(lasts)) if lasts < SHORTEST => return Err(self.lines.error(TraceFault::TooClose)),
             _ => {}
         }
         if time.saturating_sub(*self.first.get_or_insert(time)) > LONGEST {

@@ -123,9 +123,9 @@ pub enum TraceFault {
     /// Time goes back.
     #[error("time goes back")]
     GoesBack,
-    /// Two rows of a CSV have the same time.
-    #[error("the same time twice")]
-    SameTime,
+    /// Two rows of a CSV are so close that playing them would take for ever.
+    #[error("less than a microsecond after the row before")]
+    TooClose,
     /// Not a plain number of at least 0.
     #[error("`{0}` is not a decimal number of at least 0")]
     NotANumber(String),

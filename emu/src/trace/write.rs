@@ -1,4 +1,5 @@
-//! Writers for the formats that [`super`] reads. What they write can be read again.
+//! Writers for the formats that [`super`] reads. What they write can be read again, if no sample is shorter
+//! than a microsecond.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -303,4 +303,4 @@ fn the_outcome_is_pinned() {
     assert_eq!((hash, counts), PINNED, "seeded runs are no longer comparable with those on record");
 }
 
-const PINNED: (u64, [u64; 5]) = (16_729_380_488_300_733_261, [30_324, 29_608, 18_721, 1_800, 9_216]);
+const PINNED: (u64, [u64; 5]) = (15_536_450_585_193_839_027, [30_324, 29_608, 18_721, 1_800, 9_216]);

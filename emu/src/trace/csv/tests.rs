@@ -90,7 +90,9 @@ fn rows_that_mean_nothing_are_refused() {
     assert_eq!(row("1,2"), (3, Fields { found: 2, expected: 3 }));
     assert_eq!(row("1,2,0,0"), (3, Fields { found: 4, expected: 3 }));
     assert_eq!(row(""), (3, EmptyLine));
-    assert_eq!(row("0,1,0"), (3, SameTime));
+    assert_eq!(row("0,1,0"), (3, TooClose));
+    assert_eq!(row("0.000000999,1,0"), (3, TooClose));
+    assert!(scan("time_s,loss\n0,1\n0.000001,1\n".as_bytes()).is_ok());
     assert_eq!(row("2,1,0\n1,1,0"), (4, GoesBack));
     assert_eq!(row("1,1,20"), (3, NotAShare { column: "loss", text: "20".into(), bound: "the whole" }));
     assert!(matches!(row("1,1000001,0"), (3, TooLarge { column: "rate", .. })));
