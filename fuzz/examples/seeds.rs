@@ -20,6 +20,7 @@ fn main() {
     texts();
     restart();
     quic();
+    trace();
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {
@@ -248,4 +249,15 @@ fn quic() {
             seed("session", &format!("{name}-{n:02}"), &[&[listens][..], step, &[0, 100]].concat());
         }
     }
+}
+
+fn trace() {
+    let lines = |lines: &[&str]| lines.join("\n");
+    let mahimahi = ["# source: by hand", "# kind: capacity", "0", "1", "1", "7", "1500", "2004"];
+    seed("trace", "mahimahi", lines(&mahimahi).as_bytes());
+    let paper = ["time_s,rate_mbps,delay_ms,ccq_percent,note", "0,26,3,91.5,a", "1,19.5,3.25,74,b", "2,0,4,0,c"];
+    seed("trace", "ccq", lines(&paper).as_bytes());
+    let uneven = ["TIME_MS , rate_kbps,loss\r", "1000,800, 0.25\r", "1000.5,0,1\r", "1750,2500,0\r"];
+    seed("trace", "uneven", lines(&uneven).as_bytes());
+    seed("trace", "delay", b"\xef\xbb\xbftime_s,delay_us\n1763740800,20000\n1763740801.000001,35000.5");
 }

@@ -11,6 +11,7 @@ mod restart;
 mod router;
 mod session;
 mod texts;
+mod trace;
 mod video;
 mod wire;
 
@@ -20,6 +21,7 @@ pub use restart::{replay_window, resumption, store};
 pub use router::router;
 pub use session::session;
 pub use texts::{config, texts};
+pub use trace::trace;
 pub use video::{reassembly, rtp, video_queue};
 pub use wire::wire;
 
@@ -32,7 +34,7 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("bearer", bearer),
     ("config", config),
     ("mavlink", mavlink),
@@ -44,6 +46,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("session", session),
     ("store", store),
     ("texts", texts),
+    ("trace", trace),
     ("video_queue", video_queue),
     ("wire", wire),
 ];
