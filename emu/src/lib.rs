@@ -22,6 +22,28 @@
 //! assert_eq!(up.next_delivery(), Some(due));
 //! assert_eq!(up.pop(due), Some("packet"));
 //! ```
+//!
+//! A recorded link instead of a constant rate:
+//!
+//! ```
+//! use std::io::Cursor;
+//! use std::time::{Duration, Instant};
+//! use aquila_emu::trace::AnyTrace;
+//! use aquila_emu::{CcqMode, Path, PathConfig};
+//!
+//! # fn now() -> Instant { #[allow(clippy::disallowed_methods)] Instant::now() }
+//! # fn main() -> Result<(), aquila_emu::trace::TraceError> {
+//! let start = now();
+//! let file = Cursor::new("# source: by hand\n10\n20\n20\n"); // or a `BufReader` of a file
+//! let trace = AnyTrace::open(file)?;
+//! assert_eq!(trace.info().mean_rate_bps, 1_800_000);
+//! let mut up = Path::new(PathConfig::default(), 7);
+//! trace.play(&mut up, start, start, CcqMode::default());
+//! up.push(start, 1_250, "packet").unwrap();
+//! assert_eq!(up.pop(start + Duration::from_millis(10)), Some("packet"));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod cell;

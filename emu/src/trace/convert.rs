@@ -9,63 +9,73 @@ use crate::cell::server::NANOS_PER_SEC;
 /// Opportunities to samples of `span` each (a second, usually): the rate of each is what its opportunities carry. Reads
 /// one cycle.
 ///
-/// Lost is where in a span its opportunities were, so bursts and gaps shorter than one. An opportunity at the very end
-/// of the trace is counted to the last span; if that is cut short by the end of the trace, its rate is over what there
-/// is of it, but no less than a millisecond. Rates are rounded down.
+/// Lost is where in a span its opportunities were, so bursts and gaps shorter than one. The last span ends with the
+/// trace; if the last opportunity is at its very beginning, it lasts a millisecond. Rates are rounded down. A gap of
+/// more than [`LONGEST_GAP`] empty spans becomes one sample, so that a few lines that stand for years stay a few lines.
 #[derive(Debug)]
 pub struct ToSamples<S> {
     opportunities: S,
     bytes: usize,
-    span: Duration,
-    /// Number of the span that is being counted.
-    number: u32,
+    /// Nanoseconds.
+    span: u64,
+    /// Beginning of the span that is being counted, in nanoseconds.
+    begin: u64,
     count: u64,
-    /// The first opportunity behind it.
-    ahead: Option<Duration>,
-    last: Duration,
+    /// The first opportunity that is not counted, in nanoseconds.
+    ahead: Option<u64>,
+    last: u64,
     ended: bool,
 }
+
+/// More empty spans than this become one sample.
+pub const LONGEST_GAP: u64 = 3_600;
 
 impl<S: Source<Duration>> ToSamples<S> {
     /// `bytes` of each opportunity; a `span` of at least a millisecond (less is taken as one).
     pub fn new(opportunities: S, bytes: usize, span: Duration) -> Self {
-        let span = span.max(Duration::from_millis(1));
-        Self { opportunities, bytes, span, number: 0, count: 0, ahead: None, last: Duration::ZERO, ended: false }
+        let span = nanos(span.max(Duration::from_millis(1)));
+        Self { opportunities, bytes, span, begin: 0, count: 0, ahead: None, last: 0, ended: false }
     }
 
-    fn sample(&mut self, lasts: Duration) -> Sample {
+    fn sample(&mut self, lasts: u64) -> Sample {
         let bits = u128::from(std::mem::take(&mut self.count)) * self.bytes as u128 * 8;
-        let rate = bits * NANOS_PER_SEC / lasts.as_nanos().max(1);
-        self.number += 1;
+        let rate = bits * NANOS_PER_SEC / u128::from(lasts.max(1));
+        self.begin = self.begin.saturating_add(lasts);
         let rate_bps = Some(u64::try_from(rate).unwrap_or(u64::MAX));
-        Sample { lasts, rate_bps, delay: None, loss: None, ccq: None }
+        Sample { lasts: Duration::from_nanos(lasts), rate_bps, delay: None, loss: None, ccq: None }
     }
 
     fn next_sample(&mut self) -> Result<Option<Sample>, TraceError> {
-        let end = self.span * (self.number + 1);
         while !self.ended {
-            match self.ahead.take() {
-                Some(at) if at >= end => {
-                    self.ahead = Some(at);
-                    // Those at the very end of the trace are looked at below.
-                    return Ok(Some(self.sample(self.span)));
+            match self.ahead {
+                Some(at) if at - self.begin >= self.span => {
+                    let spans = (at - self.begin) / self.span;
+                    let is_gap = self.count == 0 && spans > LONGEST_GAP;
+                    return Ok(Some(self.sample(if is_gap { spans * self.span } else { self.span })));
                 }
-                Some(_) => self.count += 1,
+                Some(_) => {
+                    self.count += 1;
+                    self.ahead = None;
+                }
                 None => {}
             }
-            match self.opportunities.next_item()? {
+            match self.opportunities.next_item()?.map(nanos) {
                 Some(at) if at < self.last => return Err(TraceError::at(0, TraceFault::GoesBack)),
                 Some(at) => (self.ahead, self.last) = (Some(at), at),
                 None => self.ended = true,
             }
         }
-        let begin = self.span * self.number;
         if self.count == 0 {
             return Ok(None);
         }
-        let lasts = self.last.saturating_sub(begin).max(Duration::from_millis(1)).min(self.span);
-        Ok(Some(self.sample(lasts)))
+        // Less than a span is left, and the last opportunity is in it.
+        Ok(Some(self.sample((self.last - self.begin).max(1_000_000))))
     }
+}
+
+/// At most 584 years.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<S: Source<Duration>> Iterator for ToSamples<S> {
@@ -77,12 +87,11 @@ impl<S: Source<Duration>> Iterator for ToSamples<S> {
 }
 
 /// Samples to opportunities: one as soon as the rate has carried its bytes, rounded up to a whole millisecond. Reads
-/// one cycle; over it, as many opportunities as the samples carry, rounded down, and one more if needed to keep the
-/// length.
+/// one cycle, and gives as many as the samples carry, rounded down.
 ///
 /// Lost are delay and loss, times within a millisecond, and what remains at the end: less than an opportunity. A trace
-/// ends with its last opportunity; if the samples end later (in an outage, or between two opportunities), one is added
-/// at their end, because the length of the trace would be lost else.
+/// of opportunities ends with the last one; if the samples end later (in an outage, or between two opportunities), one
+/// more is added at their end, because their length would be lost else.
 #[derive(Debug)]
 pub struct ToOpportunities<S> {
     samples: S,
@@ -184,6 +193,8 @@ mod tests {
         assert_eq!(rates(&[0, 999, 1000, 3500]), [(1000, 24_000), (1000, 12_000), (1000, 0), (500, 24_000)]);
         assert_eq!(rates(&[500, 1000]), [(1000, 12_000), (1, 12_000_000)]);
         assert_eq!(rates(&[]), []);
+        // A gap of years is one sample, and the span with the next opportunity another.
+        assert_eq!(rates(&[500, 9_000_000_500]), [(1000, 12_000), (8_999_999_000, 0), (500, 24_000)]);
     }
 
     #[test]
