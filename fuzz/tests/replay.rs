@@ -28,7 +28,9 @@ macro_rules! targets {
     };
 }
 
-targets! { bearer config mavlink reassembly replay_window resumption router rtp session store texts trace video_queue wire }
+targets! {
+    bearer config mavlink reassembly replay_window resumption router rtp session store texts trace video_queue wire
+}
 
 fn replay(name: &str, target: Target) {
     let began = Instant::now();
