@@ -43,6 +43,8 @@ fn main() {
         ("delay only", wire),
         ("constant rate", base),
         ("constant rate, time bound", PathConfig { queue: Queue::time(Duration::from_millis(20)), ..base }),
+        ("constant rate, overloaded", PathConfig { rate_bps: Some(RATE_BPS / 2), ..base }),
+        ("CoDel, overloaded", PathConfig { rate_bps: Some(RATE_BPS / 2), queue: codel, ..base }),
         ("CoDel", PathConfig { queue: codel, ..base }),
         ("independent loss", PathConfig { loss: Loss::Independent(0.01), ..base }),
         ("Gilbert-Elliott loss", PathConfig { loss: bursts, ..base }),
