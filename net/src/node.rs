@@ -359,12 +359,13 @@ impl Node {
         while let Some(packet) = next.take() {
             let now = Instant::now();
             self.session.send_video(now, usize::from(packet.flow.number()), &packet.bytes);
-            self.drain(now);
+            self.drain_unflushed(now);
             handled += 1;
             if handled < BURST {
                 next = self.camera_packets.try_recv().ok();
             }
         }
+        self.flush();
     }
 
     fn on_network_change(&mut self, change: NetworkChange) {
@@ -393,6 +394,19 @@ impl Node {
 
     /// Does what the session says, until it says to wait.
     fn drain(&mut self, now: Instant) {
+        self.drain_unflushed(now);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        if let Some(socket) = &mut self.socket {
+            socket.flush();
+        }
+    }
+
+    /// The same, but what is to be sent may stay with the socket until it is flushed, so that the packets of several inputs
+    /// leave in one call.
+    fn drain_unflushed(&mut self, now: Instant) {
         // Before a frame is handed on, what guards against doing so twice is stored.
         if let Some(store) = &mut self.store {
             if let Some(snapshot) = self.session.resumption_snapshot() {
@@ -407,7 +421,7 @@ impl Node {
             match self.session.poll_output(now) {
                 Output::Transmit(transmit, data) => {
                     if let Some(socket) = &mut self.socket {
-                        socket.send(&transmit, data);
+                        socket.send(transmit, data);
                     }
                 }
                 Output::Event(event) => events.push(event),

@@ -18,6 +18,10 @@ const BUFFER: usize = 2 << 20;
 /// A kernel receive time further back than this is a clock that was set.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
+/// Most packets handed to the kernel in one call. More save little, and where Linux's own queues are full, that many are
+/// lost together: they count such a call as one packet.
+const MAX_SEGMENTS: usize = 16;
+
 /// A UDP socket for one bearer.
 #[derive(Debug)]
 pub struct BearerSocket {
@@ -28,9 +32,22 @@ pub struct BearerSocket {
     pinned_source: bool,
     /// It reaches IPv4 by mapped addresses.
     is_ipv6: bool,
+    /// What is to be sent at the next [`BearerSocket::flush`].
+    staged: Staged,
+    /// For sending several packets at once. A failure, which some devices are good for, changes how this sends from then
+    /// on, and must not touch what [`BearerSocket::state`] does.
+    offload: UdpSocketState,
     buffers: Vec<u8>,
     metas: Vec<RecvMeta>,
     errors: u64,
+}
+
+/// Packets of one size, the last perhaps smaller, with one destination.
+#[derive(Debug, Default)]
+struct Staged {
+    to: Option<Transmit>,
+    size: usize,
+    bytes: Vec<u8>,
 }
 
 /// A datagram that came in.
@@ -85,12 +102,15 @@ impl BearerSocket {
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), BUFFER);
         let segments = state.gro_segments().get();
+        let offload = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let is_ipv6 = socket.local_addr()?.is_ipv6();
         Ok(Self {
             socket: UdpSocket::from_std(socket.into())?,
             state,
             pinned_source,
             is_ipv6,
+            staged: Staged::default(),
+            offload,
             buffers: vec![0; READ_SIZE * segments * BATCH_SIZE],
             metas: vec![RecvMeta::default(); BATCH_SIZE],
             errors: 0,
@@ -130,10 +150,10 @@ impl BearerSocket {
 
     fn read_batch(&mut self, out: &mut Vec<Datagram>) -> io::Result<()> {
         let size = self.buffers.len() / BATCH_SIZE;
-        let mut slices: Vec<IoSliceMut<'_>> = self.buffers.chunks_mut(size).map(IoSliceMut::new).collect();
+        let mut chunks = self.buffers.chunks_exact_mut(size);
+        let mut slices: [_; BATCH_SIZE] = std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
         let (socket, state, metas) = (&self.socket, &self.state, &mut self.metas);
-        let count = socket
-            .try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), &mut slices[..BATCH_SIZE], metas))?;
+        let count = socket.try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), &mut slices, metas))?;
         let (now, wall) =
             (Instant::now(), SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         for (meta, buffer) in self.metas.iter().zip(self.buffers.chunks(size)).take(count) {
@@ -149,18 +169,59 @@ impl BearerSocket {
         Ok(())
     }
 
-    /// Sends a packet. What the kernel does not take is lost, as anywhere on the way, and counted.
-    pub fn send(&mut self, transmit: &Transmit, data: &[u8]) {
+    /// Sends a packet, at the latest at the next [`BearerSocket::flush`]. What the kernel does not take is lost, as anywhere
+    /// on the way, and counted.
+    pub fn send(&mut self, transmit: Transmit, data: &[u8]) {
+        if !self.staged.fits(&transmit, data.len()) {
+            self.flush();
+        }
+        if self.staged.to.is_none() {
+            self.staged.size = data.len();
+            self.staged.to = Some(transmit);
+        }
+        self.staged.bytes.extend_from_slice(data);
+        if data.len() < self.staged.size || self.staged.bytes.len() >= self.max_segments() * self.staged.size {
+            self.flush();
+        }
+    }
+
+    /// Sends what was kept back so that several packets leave in one call (UDP_SEGMENT), which costs the kernel little more
+    /// than one packet does.
+    pub fn flush(&mut self) {
+        let Some(to) = self.staged.to.take() else { return };
+        let bytes = std::mem::take(&mut self.staged.bytes);
+        let several = bytes.len() > self.staged.size;
+        if !several || self.send_now(&self.offload, &to, &bytes, Some(self.staged.size)).is_err() {
+            for packet in bytes.chunks(self.staged.size.max(1)) {
+                let sent = self.send_now(&self.state, &to, packet, None);
+                self.errors += u64::from(sent.is_err());
+            }
+        }
+        self.staged.bytes = bytes;
+        self.staged.bytes.clear();
+    }
+
+    fn send_now(
+        &self,
+        state: &UdpSocketState,
+        to: &Transmit,
+        contents: &[u8],
+        segment_size: Option<usize>,
+    ) -> io::Result<()> {
         let transmit = noq_udp::Transmit {
-            destination: self.destination(transmit.destination),
-            ecn: transmit.ecn.and_then(|ecn| noq_udp::EcnCodepoint::from_bits(ecn as u8)),
-            contents: data,
-            segment_size: None,
-            src_ip: transmit.source.filter(|_| self.pinned_source),
+            destination: self.destination(to.destination),
+            ecn: to.ecn.and_then(|ecn| noq_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents,
+            segment_size,
+            src_ip: to.source.filter(|_| self.pinned_source),
         };
         // Not through tokio's readiness: a new socket has none yet, and the very first packet would be lost.
-        let sent = self.state.try_send(UdpSockRef::from(&self.socket), &transmit);
-        self.errors += u64::from(sent.is_err());
+        state.try_send(UdpSockRef::from(&self.socket), &transmit)
+    }
+
+    /// One where the kernel or a device cannot do it.
+    fn max_segments(&self) -> usize {
+        self.offload.max_gso_segments().get().min(MAX_SEGMENTS)
     }
 
     /// An IPv6 socket reaches IPv4 by mapped addresses.
@@ -169,6 +230,17 @@ impl BearerSocket {
             SocketAddr::V4(v4) if self.is_ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
             _ => to,
         }
+    }
+}
+
+impl Staged {
+    /// Whether a packet can leave in the same call as those that are here.
+    fn fits(&self, transmit: &Transmit, len: usize) -> bool {
+        self.to.as_ref().is_some_and(|to| {
+            len <= self.size
+                && (to.destination, to.source) == (transmit.destination, transmit.source)
+                && to.ecn == transmit.ecn
+        })
     }
 }
 
