@@ -1,12 +1,15 @@
 //! RTP out: whole frames to all viewers of their flow.
 
-use std::io;
+use std::io::ErrorKind::{ConnectionRefused, WouldBlock};
+use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use aquila_proto::video::Packets;
+use bytes::Bytes;
+use socket2::{MsgHdr, SockRef};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -65,6 +68,8 @@ struct Consumer {
 struct Sockets {
     v4: Option<UdpSocket>,
     v6: Option<UdpSocket>,
+    /// Several packets leave in one call; until that fails, as it does for some devices and for packets above the MTU.
+    offload: bool,
 }
 
 impl VideoOutput {
@@ -110,19 +115,20 @@ impl Drop for VideoOutput {
 }
 
 async fn run(
-    sockets: Sockets,
+    mut sockets: Sockets,
     mut queue: mpsc::Receiver<(Flow, Packets)>,
     consumers: Arc<[Consumer]>,
     waiting: Arc<AtomicUsize>,
 ) {
     while let Some((flow, packets)) = queue.recv().await {
         waiting.fetch_sub(packets.byte_len(), Relaxed);
-        for (place, packet) in packets.enumerate() {
-            if place > 0 && place % BURST == 0 {
+        let packets: Vec<Bytes> = packets.collect();
+        for (place, burst) in packets.chunks(BURST).enumerate() {
+            if place > 0 {
                 tokio::time::sleep(BURST_INTERVAL).await;
             }
             for consumer in consumers.iter().filter(|consumer| consumer.flow == flow) {
-                consumer.on_sent(sockets.send(&packet, consumer.address), packet.len());
+                sockets.send(burst, consumer);
             }
         }
     }
@@ -139,23 +145,83 @@ impl Sockets {
         Ok(Self {
             v4: needed(true).then(|| open((Ipv4Addr::UNSPECIFIED, 0).into())).transpose()?,
             v6: needed(false).then(|| open((Ipv6Addr::UNSPECIFIED, 0).into())).transpose()?,
+            offload: true,
         })
+    }
+
+    /// Sends packets to a viewer, as many at once as may leave in one call.
+    fn send(&mut self, mut packets: &[Bytes], to: &Consumer) {
+        while let Some(first) = packets.first() {
+            let (run, rest) = packets.split_at(run_of(packets));
+            packets = rest;
+            if run.len() > 1 && self.offload {
+                match self.send_run(run, first.len(), to.address) {
+                    Ok(()) => {
+                        run.iter().for_each(|packet| to.on_sent(Ok(()), packet.len()));
+                        continue;
+                    }
+                    // Of the viewer, not of the way of sending.
+                    Err(error) if matches!(error.kind(), ConnectionRefused | WouldBlock) => {}
+                    Err(error) => {
+                        tracing::debug!(viewer = %to.address, %error, "sending packets one by one");
+                        self.offload = false;
+                    }
+                }
+            }
+            run.iter().for_each(|packet| to.on_sent(self.send_one(packet, to.address), packet.len()));
+        }
+    }
+
+    /// Sends packets of `size`, of which the last may be smaller, in one call; the kernel cuts them (UDP_SEGMENT).
+    fn send_run(&self, run: &[Bytes], size: usize, to: SocketAddr) -> io::Result<()> {
+        let slices: [IoSlice<'_>; MAX_SEGMENTS] =
+            std::array::from_fn(|n| IoSlice::new(run.get(n).map_or(&[], |packet| &packet[..])));
+        let (to, control) = (to.into(), segment_size(size as u16));
+        let message = MsgHdr::new().with_addr(&to).with_buffers(&slices[..run.len()]).with_control(&control);
+        self.socket(to.is_ipv4())?.sendmsg(&message, 0).map(drop)
     }
 
     /// Sends one packet, never waiting. A refusal that belongs to an earlier packet, perhaps of another viewer, costs this
     /// one a second attempt only.
-    fn send(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
-        let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
-        let Some(socket) = socket else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
-        // `try_send_to` gives up as long as the runtime has not seen the socket writable, which would lose the first
-        // packets; the system call itself does not block.
-        let send = || socket2::SockRef::from(socket).send_to(packet, &to.into());
-        match send() {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => send()?,
+    fn send_one(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
+        let socket = self.socket(to.is_ipv4())?;
+        match socket.send_to(packet, &to.into()) {
+            Err(error) if error.kind() == ConnectionRefused => socket.send_to(packet, &to.into())?,
             sent => sent?,
         };
         Ok(())
     }
+
+    /// `try_send_to` of tokio's gives up as long as the runtime has not seen the socket writable, which would lose the first
+    /// packets; the system call itself does not block.
+    fn socket(&self, v4: bool) -> io::Result<SockRef<'_>> {
+        let socket = if v4 { &self.v4 } else { &self.v6 };
+        socket.as_ref().map(SockRef::from).ok_or(io::ErrorKind::AddrNotAvailable.into())
+    }
+}
+
+/// How many of the first packets may leave in one call: all of one size but the last, which may be smaller.
+fn run_of(packets: &[Bytes]) -> usize {
+    let size = packets.first().map_or(0, Bytes::len);
+    let most = MAX_SEGMENTS.min(MAX_RUN_BYTES / size.max(1)).max(1);
+    let full = packets.iter().take(most).take_while(|packet| packet.len() == size).count();
+    let smaller = full < most && packets.get(full).is_some_and(|packet| packet.len() < size);
+    full + usize::from(smaller)
+}
+
+/// What tells the kernel to cut a message into datagrams of `size`: a `cmsghdr` (length, level, type), the size, and padding
+/// to a word.
+fn segment_size(size: u16) -> [u8; CONTROL] {
+    let mut control = [0; CONTROL];
+    let fields: [&[u8]; 4] = [
+        &(WORD + 2 * 4 + size_of::<u16>()).to_ne_bytes(),
+        &SOL_UDP.to_ne_bytes(),
+        &UDP_SEGMENT.to_ne_bytes(),
+        &size.to_ne_bytes(),
+    ];
+    let bytes = fields.into_iter().flatten();
+    control.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = *byte);
+    control
 }
 
 impl Consumer {
@@ -201,4 +267,35 @@ const MAX_FRAMES: usize = 256;
 const MAX_BYTES: usize = 8 << 20;
 /// Packets sent without a pause; two thirds of what a default receive buffer holds.
 const BURST: usize = 64;
+/// Packets sent in one call; more save little.
+const MAX_SEGMENTS: usize = 16;
+/// Of an IPv4 packet, less its headers.
+const MAX_RUN_BYTES: usize = 65_000;
+const WORD: usize = size_of::<usize>();
+const CONTROL: usize = WORD + 2 * 4 + WORD;
+/// linux/udp.h
+const SOL_UDP: i32 = 17;
+const UDP_SEGMENT: i32 = 103;
 const BURST_INTERVAL: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_one_size_leave_together_with_a_smaller_one_behind() {
+        let packets = |sizes: &[usize]| sizes.iter().map(|size| Bytes::from(vec![0; *size])).collect::<Vec<_>>();
+        for (sizes, run) in [
+            (&[][..], 0),
+            (&[1200], 1),
+            (&[1200, 1200, 700, 1200], 3),
+            (&[1200, 1201], 1),
+            (&[1200, 1], 2),
+            (&[1200; 40], MAX_SEGMENTS),
+            (&[20_000; 10], 3),
+            (&[65_507, 65_507], 1),
+        ] {
+            assert_eq!(run_of(&packets(sizes)), run, "{sizes:?}");
+        }
+    }
+}
