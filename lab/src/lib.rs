@@ -6,6 +6,7 @@ pub mod channels;
 pub mod demo;
 pub mod frames;
 mod handovers;
+pub mod live;
 pub mod metrics;
 pub mod pair;
 pub mod plan;

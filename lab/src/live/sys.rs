@@ -1,0 +1,45 @@
+//! The three system calls that `nix` has no safe form of.
+#![allow(unsafe_code, reason = "ioctl TUNSETIFF, sched_setscheduler and setpriority have no safe wrapper in nix")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use nix::libc;
+
+/// Makes `/dev/net/tun`, just opened, the interface `name` of the calling thread's network namespace: IP packets as
+/// they are, no header of the kernel's in front of them.
+pub(super) fn attach_tun(tun: &File, name: &str) -> io::Result<()> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: `ifreq` is plain old data, for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: the descriptor is open, and the kernel reads and writes one `ifreq`, which lives until the call returns.
+    let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Puts the calling thread into the class SCHED_FIFO, at its lowest priority, which is above everything that is not
+/// real-time.
+pub(super) fn schedule_fifo() -> io::Result<()> {
+    // SAFETY: `sched_param` is plain old data, for which all zeros is a valid value.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // What the thread starts later must not inherit it.
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: 0 is the calling thread, and the kernel reads one `sched_param`, which lives until the call returns.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives the calling thread this nice value.
+pub(super) fn renice(nice: i32) -> io::Result<()> {
+    // SAFETY: no memory is passed; on Linux 0 is the calling thread.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
