@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod demo;
 mod keys;
+mod lab;
 mod link;
 mod man;
 #[cfg(test)]
@@ -68,6 +69,7 @@ fn run(command: Command, out: &mut Vec<u8>) -> Result<(), Failure> {
             start_log(&args.log);
             demo::run(&args, out).map_err(Failure::Runtime)
         }
+        Command::Lab(args) => lab::run(args.command, out),
         Command::Completions { shell } => {
             man::completions(shell, out);
             Ok(())

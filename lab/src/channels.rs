@@ -1,14 +1,15 @@
 //! The links of a plan, made of the emulator's cells: the same for virtual time and live.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 
-use aquila_emu::trace::{CsvTrace, MahimahiTrace, TraceError};
+use aquila_emu::synth::{self, Model};
+use aquila_emu::trace::{AnyTrace, TraceError};
 use aquila_emu::{
     BitErrors, CcqMode, CoDel, Delivered, Direction, Discipline, DropReason, GilbertElliott, HalfDuplex, Jitter,
-    JitterShape, Loss, MarkAt, Marking, Outage, Packet, Path, PathConfig, PathStats, Payload, Queue,
+    JitterShape, Loss, MarkAt, Marking, Outage, Packet, Path, PathConfig, PathStats, Payload, Queue, Samples,
 };
 
 use crate::plan::{Bound, CcqPlan, LinkPlan, LossPlan, OutageKind, PathChange, PathPlan, QueuePlan};
@@ -91,22 +92,26 @@ impl<T: Payload> Channel<T> {
             let handovers = crate::handovers::of_plan(handovers, seed ^ direction as u64);
             self.path(direction, start, |path| path.play_handovers(start, start, handovers));
         }
+        let began = start.checked_sub(plan.trace_from.unwrap_or_default().get()).unwrap_or(start);
+        if let Some(synth) = &plan.synth {
+            // Names are checked with the plan. Each direction and each repeat is another link of the kind.
+            let model = Model::by_name(&synth.model).unwrap_or_else(Model::lte);
+            let source = synth::Trace::new(model, seed ^ index(direction) as u64, synth.length.get());
+            let samples = Samples { source: Box::new(source), ccq: CcqMode::default() };
+            self.path(direction, start, |path| path.play_samples(start, began, samples));
+        }
         let Some(trace) = &plan.trace else { return Ok(()) };
         let file = folder.join(trace.get_ref());
-        let began = start.checked_sub(plan.trace_from.unwrap_or_default().get()).unwrap_or(start);
         let open_error = |error| ChannelError::Open { link: name.to_owned(), path: file.clone(), error };
         let trace_error = |error| ChannelError::Trace { link: name.to_owned(), path: file.clone(), error };
         let reader = BufReader::with_capacity(1 << 16, File::open(&file).map_err(open_error)?);
-        if is_csv(&file).map_err(open_error)? {
-            let samples = CsvTrace::open(reader).map_err(trace_error)?.into_samples(ccq_mode(plan.ccq));
-            self.path(direction, start, |path| path.play_samples(start, began, samples));
-        } else if plan.ccq.is_some() || matches!(self, Self::HalfDuplex(_)) {
+        let trace = AnyTrace::open(reader).map_err(trace_error)?;
+        let is_packets = matches!(trace, AnyTrace::Mahimahi(_));
+        if is_packets && (plan.ccq.is_some() || matches!(self, Self::HalfDuplex(_))) {
             let message = "a trace of packet opportunities has no CCQ and cannot share a channel".to_owned();
             return Err(ChannelError::Value { link: name.to_owned(), message });
-        } else {
-            let opportunities = MahimahiTrace::open(reader).map_err(trace_error)?.into_opportunities();
-            self.path(direction, start, |path| path.play_opportunities(start, began, opportunities));
         }
+        self.path(direction, start, |path| trace.play(path, start, began, ccq_mode(plan.ccq)));
         Ok(())
     }
 
@@ -254,21 +259,6 @@ fn ccq_mode(plan: Option<CcqPlan>) -> CcqMode {
         None => CcqMode::default(),
         Some(CcqPlan::Loss(error_factor)) => CcqMode::Loss { error_factor },
         Some(CcqPlan::MacArq(retries)) => CcqMode::MacArq { retries },
-    }
-}
-
-/// Whether a trace is CSV: its first line that is no comment has something else than one number.
-fn is_csv(path: &FilePath) -> std::io::Result<bool> {
-    let mut reader = BufReader::new(File::open(path)?);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        // A line that never ends is refused later, with its number; its beginning tells the format.
-        let read = std::io::Read::take(&mut reader, 4096).read_until(b'\n', &mut line)?;
-        let text = line.trim_ascii();
-        if read == 0 || !(text.is_empty() || text.starts_with(b"#")) {
-            return Ok(text.iter().any(|byte| !byte.is_ascii_digit() && !byte.is_ascii_whitespace()));
-        }
     }
 }
 

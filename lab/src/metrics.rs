@@ -57,20 +57,25 @@ impl Metrics {
     }
 
     fn add_flows(&mut self, contender: &str, plan: &Plan, runs: &[&Run]) {
-        let warm_up = plan.warm_up.get();
+        let judged_span = plan.warm_up.get()..plan.duration() - plan.cool_down.get();
+        let span_s = (judged_span.end - judged_span.start).as_secs_f64();
         let Some(first) = runs.first() else { return };
         for flow in &first.flows {
             let prefix = format!("{contender}.{}.{}", flow.name, DIRECTION_NAMES[flow.direction]);
             let flows: Vec<&Flow> = runs.iter().filter_map(|run| run.flow(&flow.name, flow.direction)).collect();
-            let judged = || flows.iter().flat_map(|flow| &flow.messages).filter(|message| message.sent >= warm_up);
+            let judged =
+                || flows.iter().flat_map(|flow| &flow.messages).filter(|message| judged_span.contains(&message.sent));
             let (sent, arrived) = (judged().count(), judged().filter(|message| message.times > 0).count());
             self.set(format!("{prefix}.sent"), sent as f64);
             self.set(format!("{prefix}.delivered"), arrived as f64);
             self.set(format!("{prefix}.lost_share"), if sent == 0 { 0.0 } else { 1.0 - arrived as f64 / sent as f64 });
             self.set(format!("{prefix}.twice"), judged().filter(|message| message.times > 1).count() as f64);
-            let bytes: f64 = judged().filter(|message| message.times > 0).map(|message| f64::from(message.bytes)).sum();
-            let seconds = (plan.duration() - warm_up).as_secs_f64() * runs.len() as f64;
-            self.set(format!("{prefix}.rate_mbps"), bytes * 8.0 / seconds / 1e6);
+            let bytes: f64 = judged()
+                .filter(|message| message.times > 0)
+                .map(|message| f64::from(message.bytes))
+                .sum::<f64>()
+                .max(0.0);
+            self.set(format!("{prefix}.rate_mbps"), bytes * 8.0 / (span_s * runs.len() as f64) / 1e6);
             let latencies = judged().filter_map(|message| Some(message.arrived? - message.sent)).collect();
             self.add_distribution(&format!("{prefix}.latency_ms"), latencies);
             self.add_distribution(&format!("{prefix}.recovery_ms"), recoveries(&flow.name, flow.direction, runs));

@@ -37,6 +37,8 @@ pub struct PathPlan {
     pub rate: Option<Rate>,
     /// A trace, in mahimahi's format or as CSV; the file is looked for beside the plan.
     pub trace: Option<Spanned<PathBuf>>,
+    /// A made-up trace, another one with each seed.
+    pub synth: Option<SynthPlan>,
     /// Where in the trace to begin.
     pub trace_from: Option<Time>,
     /// What loss a trace with a CCQ column means.
@@ -56,6 +58,17 @@ pub struct PathPlan {
     pub bit_errors: Option<Share>,
     /// Outages of this direction from a generator.
     pub handovers: Option<HandoverPlan>,
+}
+
+/// A made-up trace.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SynthPlan {
+    /// Of this kind of link: `aquila lab trace synth --help` lists them.
+    pub model: String,
+    /// After this it begins again.
+    #[serde(default = "an_hour")]
+    pub length: Time,
 }
 
 /// What a column CCQ means: `{ loss = 1 }` or `{ mac-arq = 7 }`.
@@ -192,6 +205,10 @@ impl QueuePlan {
             _ => Err("a queue is bounded by one of bytes, packets and time".into()),
         }
     }
+}
+
+fn an_hour() -> Time {
+    "1 h".parse().expect("a time")
 }
 
 fn ethernet() -> u16 {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aquila_emu::synth::Model;
 use toml::Table;
 
 use super::{ActionKind, ActionPlan, LinkPlan, PathPlan, Plan, Time, TrafficKind, TrafficPlan, Variant};
@@ -110,7 +111,10 @@ type Wrong = (Option<Range<usize>>, String);
 fn check(plan: &Plan) -> Result<(), Wrong> {
     let lasts = plan.duration();
     require(lasts > Duration::ZERO, None, || "lasts: a run needs some time".into())?;
-    require(plan.warm_up.get() < lasts, None, || "warm_up is as long as the run".into())?;
+    let judged = lasts.checked_sub(plan.warm_up.get() + plan.cool_down.get()).is_some_and(|time| !time.is_zero());
+    require(judged, None, || {
+        "warm_up and cool_down (1 s if nothing is said) leave nothing of the run to judge".into()
+    })?;
     require((1..=MAX_REPEATS).contains(&plan.repeats), None, || format!("repeats: from 1 to {MAX_REPEATS}"))?;
     require(plan.nodes[0] != plan.nodes[1], None, || "nodes: the two need different names".into())?;
     for name in &plan.nodes {
@@ -181,11 +185,20 @@ fn check_link(link: &LinkPlan) -> Result<(), String> {
 }
 
 fn check_path(path: &PathPlan) -> Result<(), String> {
-    if path.rate.is_some() && path.trace.is_some() {
-        return Err("a rate or a trace, not both".into());
+    let kinds = [path.rate.is_some(), path.trace.is_some(), path.synth.is_some()];
+    if kinds.into_iter().filter(|kind| *kind).count() > 1 {
+        return Err("one of rate, trace and synth".into());
     }
-    if (path.trace_from.is_some() || path.ccq.is_some()) && path.trace.is_none() {
+    if path.trace_from.is_some() && path.trace.is_none() && path.synth.is_none()
+        || path.ccq.is_some() && path.trace.is_none()
+    {
         return Err("trace_from and ccq are for a trace".into());
+    }
+    if let Some(synth) = &path.synth
+        && (Model::by_name(&synth.model).is_none() || synth.length.get() < Duration::from_secs(1))
+    {
+        let known: Vec<_> = Model::names().collect();
+        return Err(format!("synth: a model of {}, and a length of a second or more", known.join(", ")));
     }
     if let Some(queue) = &path.queue {
         queue.bound()?;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use link::{
-    Bound, BurstPlan, CcqPlan, HandoverPlan, JitterPlan, LinkPlan, LossPlan, OutageKind, PathPlan, QueuePlan,
+    Bound, BurstPlan, CcqPlan, HandoverPlan, JitterPlan, LinkPlan, LossPlan, OutageKind, PathPlan, QueuePlan, SynthPlan,
 };
 pub use load::{PlanError, load, parse};
 pub use sweep::{SweepPlan, Variant};
@@ -40,6 +40,9 @@ pub struct Plan {
     /// What is sent before this is not judged: connections are being set up.
     #[serde(default)]
     pub warm_up: Time,
+    /// What is sent in the last time before the end is not judged: it may still be on its way.
+    #[serde(default = "a_second")]
+    pub cool_down: Time,
     /// Seed of the first repeat; each repeat adds one.
     #[serde(default = "one")]
     pub seed: u64,
@@ -137,6 +140,10 @@ impl Plan {
             Mode::Live => self.live_repeats.unwrap_or(self.repeats),
         }
     }
+}
+
+fn a_second() -> Time {
+    "1 s".parse().expect("a time")
 }
 
 fn one() -> u64 {

@@ -257,6 +257,9 @@ impl Contender for Aquila {
     }
 
     fn on_link_up(&mut self, now: Instant) {
+        if self.reconnect != Reconnect::Keep {
+            return; // It will reconnect instead.
+        }
         for node in 0..2 {
             self.ends[node].session.network_changed(now);
             self.drain(now, node);
@@ -268,7 +271,7 @@ impl Contender for Aquila {
             Reconnect::Keep => {}
             Reconnect::Resume => self.connect(now),
             Reconnect::Fresh => {
-                // A new life that knows no ticket.
+                // A new life that knows no ticket; what the former one had not delivered is gone with it.
                 let air = &mut self.ends[0];
                 let (life, replay, tickets) = (air.life + 1, air.replay.take(), air.tickets.clone());
                 let cameras = self.cameras.len();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Ecn, Packet, Payload};
-use aquila_proto::Bitrate;
+use aquila_proto::{Bitrate, ByteCount};
 
 use super::contender::{Contender, Content, Outgoing, Output, Wire};
 use super::timeline::{Entry, Step, timeline};
@@ -106,12 +106,25 @@ impl<'a> World<'a> {
                     continue;
                 }
                 self.flows.push(Flow { name: traffic.name().to_owned(), direction: node, messages: Vec::new() });
-                let next = self.start + traffic.at.get();
+                let next = self.start + traffic.at.get() + self.phase(kind);
                 let until = traffic.until.map_or(self.end, |until| self.start + until.get()).min(self.end);
                 let flow = self.flows.len() - 1;
                 self.sources.push(Source { flow, node, kind, next, count: 0, began: next, until });
             }
         }
+    }
+
+    /// Applications are not in step with each other: each begins somewhere within its first interval, by the seed.
+    fn phase(&self, kind: TrafficKind) -> Duration {
+        let interval = match kind {
+            TrafficKind::Commands(every) | TrafficKind::Parameters(every) => every.every.get(),
+            TrafficKind::Video(video) => Duration::from_secs(1) / video.frames_per_second,
+            TrafficKind::Datagrams(datagrams) => {
+                datagrams.rate.bitrate().time_for(ByteCount::from(datagrams.packet.bytes()))
+            }
+        };
+        let luck = hash_of(&format!("{} {}", self.seed, self.flows.len()));
+        Duration::from_nanos(((u128::from(luck) * interval.as_nanos()) >> 64) as u64)
     }
 
     /// Runs to the end.

@@ -1,0 +1,149 @@
+//! `aquila lab`.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::anyhow;
+use aquila_lab::judge::{self, Judgement};
+use aquila_lab::metrics::Outcome;
+use aquila_lab::scenarios;
+
+use crate::Failure;
+use crate::args::{LabCommand, LabRunArgs};
+
+/// Does what was asked; results go to `out`.
+pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
+    match command {
+        LabCommand::Run(args) => run_plan(&args, out),
+        LabCommand::Check => check_all(out),
+        LabCommand::List => list(out).map_err(|error| Failure::Runtime(error.into())),
+        LabCommand::Show { plan } => match scenarios::text(&plan) {
+            Some(text) => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+            None => Err(Failure::Config(unknown(&plan))),
+        },
+    }
+}
+
+fn run_plan(args: &LabRunArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let judgement = judged(&args.plan, args.seed)?;
+    if args.json {
+        serde_json::to_writer(&mut *out, &judgement).map_err(|error| Failure::Runtime(error.into()))?;
+        out.push(b'\n');
+    } else {
+        write_tables(out, &judgement).map_err(|error| Failure::Runtime(error.into()))?;
+    }
+    verdict(&judgement)
+}
+
+fn judged(plan: &str, seed: Option<u64>) -> Result<Judgement, Failure> {
+    let is_name = !plan.contains(['/', '.']) && scenarios::text(plan).is_none() && !std::path::Path::new(plan).exists();
+    if is_name {
+        return Err(Failure::Config(unknown(plan)));
+    }
+    let variants = scenarios::open(plan).map_err(|error| Failure::Config(error.into()))?;
+    let live = io::stderr().is_terminal();
+    let progress = |done: usize, of: usize| {
+        if live {
+            eprint!("\r{done} of {of} runs{}", if done == of { "\r\x1b[K" } else { "" });
+        }
+    };
+    judge::run(variants, seed, &progress).map_err(|error| Failure::Config(error.into()))
+}
+
+/// Exit codes: 1 if a check falls short, 2 if the run does not count.
+fn verdict(judgement: &Judgement) -> Result<(), Failure> {
+    if let Some(reason) = &judgement.invalid {
+        return Err(Failure::Config(anyhow!("the run does not count: {reason}")));
+    }
+    let failed = judgement.checks.iter().filter(|check| !check.pass).count();
+    match failed {
+        0 => Ok(()),
+        _ => Err(Failure::Runtime(anyhow!("{failed} of {} checks fall short", judgement.checks.len()))),
+    }
+}
+
+fn check_all(out: &mut Vec<u8>) -> Result<(), Failure> {
+    let mut failed = Vec::new();
+    for name in scenarios::names() {
+        let judgement = judged(name, None)?;
+        let holds = judgement.checks.iter().filter(|check| check.pass).count();
+        let line = format!("{name:<12} {holds:>3} of {:>3} checks hold   {}\n", judgement.checks.len(), judgement.plan);
+        out.extend_from_slice(line.as_bytes());
+        for outcome in judgement.checks.iter().filter(|check| !check.pass) {
+            write_outcome(out, outcome).map_err(|error| Failure::Runtime(error.into()))?;
+        }
+        if !judgement.pass {
+            failed.push(name);
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Runtime(anyhow!("checks fall short: {}", failed.join(", ")))),
+    }
+}
+
+fn list(out: &mut Vec<u8>) -> io::Result<()> {
+    for name in scenarios::names() {
+        if let Ok(plans) = scenarios::open(name) {
+            writeln!(out, "{name:<12} {}", plans[0].1.title)?;
+        }
+    }
+    Ok(())
+}
+
+fn unknown(plan: &str) -> anyhow::Error {
+    let known: Vec<_> = scenarios::names().collect();
+    anyhow!("there is no plan '{plan}': give a file, or one of {}", known.join(", "))
+}
+
+/// Latencies by contender, flow and direction, then the checks.
+fn write_tables(out: &mut Vec<u8>, judgement: &Judgement) -> io::Result<()> {
+    writeln!(out, "{}", judgement.plan)?;
+    for variant in &judgement.variants {
+        writeln!(out)?;
+        if !variant.variant.is_empty() {
+            writeln!(out, "{}", variant.variant)?;
+        }
+        writeln!(
+            out,
+            "{:<34} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "milliseconds", "sent", "lost %", "p50", "p95", "p99", "max", "Mbit/s"
+        )?;
+        let Some(contenders) = variant.metrics.as_object() else { continue };
+        for (contender, flows) in contenders {
+            for (flow, directions) in flows.as_object().into_iter().flatten() {
+                for (direction, figures) in directions.as_object().into_iter().flatten() {
+                    let figure = |path: &str| figures.pointer(path).and_then(serde_json::Value::as_f64);
+                    let Some(sent) = figure("/sent") else { continue };
+                    let text = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+                    writeln!(
+                        out,
+                        "{:<34} {sent:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                        format!("{contender} {flow} {direction}"),
+                        text(figure("/lost_share").map(|share| share * 100.0)),
+                        text(figure("/latency_ms/p50")),
+                        text(figure("/latency_ms/p95")),
+                        text(figure("/latency_ms/p99")),
+                        text(figure("/latency_ms/max")),
+                        figure("/rate_mbps").map_or("-".to_owned(), |rate| format!("{rate:.3}")),
+                    )?;
+                }
+            }
+        }
+    }
+    if !judgement.checks.is_empty() {
+        writeln!(out)?;
+    }
+    for outcome in &judgement.checks {
+        write_outcome(out, outcome)?;
+    }
+    Ok(())
+}
+
+fn write_outcome(out: &mut Vec<u8>, outcome: &Outcome) -> io::Result<()> {
+    let value = outcome.value.map_or("not measured".to_owned(), |value| format!("{value:.4}"));
+    let holds = if outcome.pass { "holds" } else { "FALLS SHORT" };
+    writeln!(out, "{holds:<12} {}: {} = {value}, {}", outcome.name, outcome.metric, outcome.bound)
+}

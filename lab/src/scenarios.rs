@@ -1,0 +1,48 @@
+//! The plans that come with the program.
+
+use std::path::Path;
+
+use crate::plan::{Plan, PlanError, Variant, load, parse};
+
+/// Name and text of each.
+const SHIPPED: [(&str, &str); 4] = [
+    ("figure5", include_str!("../scenarios/figure5.toml")),
+    ("figure6", include_str!("../scenarios/figure6.toml")),
+    ("figure7", include_str!("../scenarios/figure7.toml")),
+    ("handovers", include_str!("../scenarios/handovers.toml")),
+];
+
+/// Names of the shipped plans.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SHIPPED.iter().map(|(name, _)| *name)
+}
+
+/// The text of a shipped plan, to begin one's own with.
+pub fn text(name: &str) -> Option<&'static str> {
+    SHIPPED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// A shipped plan by its name, or the one in a file.
+///
+/// # Errors
+/// [`PlanError`].
+pub fn open(plan: &str) -> Result<Vec<(Variant, Plan)>, PlanError> {
+    match text(plan) {
+        Some(text) => parse(Path::new(plan), text),
+        None => load(Path::new(plan)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_plan_can_be_read() {
+        for name in names() {
+            let plans = open(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!plans[0].1.checks.is_empty(), "{name} checks nothing");
+        }
+        assert!(open("no-such-plan").is_err());
+    }
+}
