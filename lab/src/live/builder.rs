@@ -11,6 +11,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::addresses::Addresses;
+use super::bare;
 use super::cells::Cells;
 use super::emulator::{self, Line, Setup};
 use super::health::HealthBounds;
@@ -111,6 +112,17 @@ impl WorldBuilder {
     ///
     /// If names or addresses do not fit, or the kernel refuses something.
     pub fn build(self) -> Result<World, WorldError> {
+        self.build_on(emulator::run)
+    }
+
+    /// The same with a bare forwarder instead of the emulator: all links are wires, and only programs work. For the
+    /// benchmark.
+    #[doc(hidden)]
+    pub fn build_bare(self) -> Result<World, WorldError> {
+        self.build_on(bare::run)
+    }
+
+    fn build_on(self, run: fn(Setup)) -> Result<World, WorldError> {
         self.check()?;
         let make = |name: &String| Node::new(name).map_err(|error| WorldError::Node(name.clone(), error));
         let nodes = self.nodes.iter().map(make).collect::<Result<Vec<Node>, _>>()?;
@@ -141,7 +153,7 @@ impl WorldBuilder {
             buffer_budget: self.buffer_budget,
             realtime: self.realtime,
         };
-        let thread = Builder::new().name("emulator".into()).spawn(move || emulator::run(setup));
+        let thread = Builder::new().name("emulator".into()).spawn(move || run(setup));
         let thread = Some(thread.map_err(WorldError::Thread)?);
         let emulator = Emulator { orders: Mutex::new(orders), wake, thread };
         let baseline = Mutex::new(Baseline::default());

@@ -4,14 +4,13 @@
 //! its own time of arrival, and changes take effect at the nanosecond they were meant for, however late the thread is:
 //! before a path hears of a time, all changes that were due until then have been made.
 //!
-//! While packets come in faster than it reads them, it goes on without sleeping and looks after due packets between
-//! batches; otherwise it sleeps in `ppoll`, which counts nanoseconds, with a timer slack of 1 ns. It does not spin:
-//! waking up in time is a matter of tens of microseconds, and the programs under test need the processor.
+//! While packets come in faster than it reads them, it goes on without sleeping and looks after due packets between batches; otherwise it
+//! sleeps in `ppoll`, which counts nanoseconds, with a timer slack of 1 ns. It does not spin: waking up in time is a matter of
+//! tens of microseconds, and the programs under test need the processor.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
@@ -19,10 +18,8 @@ use std::time::{Duration, Instant};
 use aquila_emu::{Direction, Packet, Path, PathStats};
 use hdrhistogram::Histogram;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::prctl;
-use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{read, write};
 
@@ -31,11 +28,12 @@ use super::health::{Priority, Refused, histogram};
 use super::packet::{IpPacket, Pool};
 use super::records::{Added, INTERVAL, Interval, Recorder};
 use super::sys;
+use super::wait::Wait;
 use super::world::LinkId;
 
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 /// Packets read from one device, or written in one direction, before the others have their turn: about 0.1 ms.
-const BATCH: usize = 32;
+pub(super) const BATCH: usize = 32;
 /// Buffers made at the start.
 const READY_BUFFERS: usize = 2048;
 /// What the kernel's own packets may add to the largest MTU of a link; more cannot come.
@@ -96,8 +94,6 @@ pub(super) fn run(setup: Setup) {
     let _ = prctl::set_timerslack(1);
     let (cells, tuns): (Vec<Cells>, Vec<[File; 2]>) = lines.into_iter().map(|line| (line.cells, line.tuns)).unzip();
     let tuns: Vec<File> = tuns.into_iter().flatten().collect();
-    let mut fds: Vec<PollFd> = tuns.iter().map(|tun| PollFd::new(tun.as_fd(), PollFlags::POLLIN)).collect();
-    fds.push(PollFd::new(wake.as_fd(), PollFlags::POLLIN));
     let now = Instant::now();
     let mut emulator = Emulator {
         tuns: &tuns,
@@ -111,39 +107,32 @@ pub(super) fn run(setup: Setup) {
         tally: Tally::new(now),
         priority,
     };
-    let mut readable = vec![false; tuns.len()];
+    let mut wait = Wait::new(&tuns, &wake);
     loop {
         let mut busy = false;
-        for (port, readable) in readable.iter_mut().enumerate().filter(|(_, readable)| **readable) {
+        for (port, readable) in wait.readable.iter_mut().enumerate().filter(|(_, readable)| **readable) {
             *readable = emulator.take_in(port);
             busy |= *readable;
         }
         emulator.hand_out();
-        let now = emulator.catch_up();
-        let until = if busy { Duration::ZERO } else { emulator.next_deadline().saturating_duration_since(now) };
-        match ppoll(&mut fds, Some(TimeSpec::from_duration(until)), None) {
-            Ok(0) => continue,
-            Ok(_) => {}
-            Err(_) => continue,
+        emulator.catch_up();
+        let until = (!busy).then(|| emulator.next_deadline());
+        if !wait.wait(until) {
+            continue;
         }
-        for (readable, fd) in readable.iter_mut().zip(&fds) {
-            *readable |= fd.any().unwrap_or(true);
-        }
-        if fds.last().and_then(PollFd::any).unwrap_or(true) {
-            let _ = wake.read();
-            loop {
-                match orders.try_recv() {
-                    Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return emulator.finish(),
-                    Ok(order) => emulator.obey(order),
-                    Err(TryRecvError::Empty) => break,
-                }
+        let _ = wake.read();
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return emulator.finish(),
+                Ok(order) => emulator.obey(order),
+                Err(TryRecvError::Empty) => break,
             }
         }
     }
 }
 
 /// As far up as the kernel lets us.
-fn prioritise() -> Priority {
+pub(super) fn prioritise() -> Priority {
     if sys::schedule_fifo().is_ok() {
         return Priority::RealTime;
     }
@@ -307,14 +296,13 @@ impl Emulator<'_> {
         }
     }
 
-    /// Changes and rows that are due. Gives the time.
-    fn catch_up(&mut self) -> Instant {
+    /// Changes and rows that are due.
+    fn catch_up(&mut self) {
         let now = Instant::now();
         self.change_until(now);
         if self.next_tick <= now {
             self.tick(now);
         }
-        now
     }
 
     fn change_until(&mut self, now: Instant) {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 use super::process::{Ended, Exit, Process};
+use super::sys;
 use super::world::{NodeId, World, WorldError};
 
 const START: &str = "AQUILA_START_NS";
@@ -295,6 +296,8 @@ fn run_processes(
         tell_start(&mut command, start);
         let (program, cancelled) = (name.clone(), std::sync::Arc::clone(&cancelled));
         let starter = world.node(node).spawn(&name, move || {
+            // So that it comes in time on a busy machine, if it may; what it starts does not inherit it.
+            let _ = sys::schedule_fifo();
             if !sleep_until(start + after, &cancelled) {
                 return Ok(None);
             }

@@ -39,6 +39,7 @@
 //! - [`Record`]: what went where and when; [`Health`]: whether the machine kept up.
 
 mod addresses;
+mod bare;
 mod builder;
 mod cells;
 mod emulator;
@@ -52,6 +53,7 @@ mod records;
 mod sandbox;
 mod sys;
 mod timeline;
+mod wait;
 mod world;
 
 pub use addresses::Addresses;

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aquila_emu::{Path, PathStats};
 use nix::sys::eventfd::EventFd;
@@ -332,8 +332,8 @@ impl World {
         self.shared.nodes.iter().enumerate().map(|(number, node)| (NodeId(number), node.name.as_str()))
     }
 
-    /// The records that [`WorldBuilder::record`](super::WorldBuilder::record) asked for, the first time. Read them while the world runs; they end
-    /// when it is dropped.
+    /// The records that [`WorldBuilder::record`](super::WorldBuilder::record) asked for, the first time. Read them
+    /// while the world runs; they end when it is dropped.
     pub fn take_records(&self) -> Option<Receiver<Record>> {
         lock(&self.records).take()
     }
@@ -381,6 +381,15 @@ impl World {
         };
         health.verdict = self.shared.bounds.judge(&health, look.fault);
         Ok(health)
+    }
+
+    /// Processor time that the thread between the devices has used since [`World::reset_health`].
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::EmulatorEnded`].
+    pub fn processor_time(&self) -> Result<Duration, WorldError> {
+        Ok(self.shared.emulator.look()?.cpu)
     }
 
     /// Packets that the devices had no room for.
