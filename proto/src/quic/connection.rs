@@ -68,7 +68,10 @@ pub(super) struct Conn {
     partial: BTreeMap<StreamId, BytesMut>,
     bulk_out: Option<StreamId>,
     bulk_in: Option<StreamId>,
+    /// A client that may send early data.
     had_early_data: bool,
+    /// A server that was given some.
+    took_early_data: bool,
 }
 
 impl Conn {
@@ -98,6 +101,7 @@ impl Conn {
             bulk_out: None,
             bulk_in: None,
             had_early_data,
+            took_early_data: false,
         }
     }
 
@@ -227,6 +231,7 @@ impl Conn {
             }
             Event::DatagramReceived if self.is_peer(peer) => {
                 let early = !self.connected;
+                self.took_early_data |= early;
                 while let Some(bytes) = self.inner.datagrams().recv() {
                     out.push_back(ConnEvent::Up(BearerEvent::Datagram { connection: self.id, bytes, early }));
                 }
@@ -266,7 +271,7 @@ impl Conn {
             self.bulk_out = None;
             out.push_back(ConnEvent::Up(BearerEvent::EarlyDataRejected));
         }
-        let resumed = self.inner.accepted_0rtt();
+        let resumed = self.inner.accepted_0rtt() || self.took_early_data;
         out.push_back(ConnEvent::Connected { remote: self.remote, resumed });
     }
 
@@ -317,6 +322,7 @@ impl Conn {
         match whole {
             Some(true) => {
                 let bytes = self.partial.remove(&id).unwrap_or_default().freeze();
+                self.took_early_data |= !self.connected;
                 out.push_back(ConnEvent::Up(BearerEvent::Message {
                     connection: self.id,
                     bytes,
