@@ -49,8 +49,12 @@ fn main() {
         Test::outside("nothing_is_left_when_inside_is_killed", cleanup::nothing_is_left_when_inside_is_killed),
         Test::outside("nothing_is_left_after_a_panic", cleanup::nothing_is_left_after_a_panic),
         Test::outside("ctrl_c_ends_it", cleanup::ctrl_c_ends_it),
+        Test::outside("an_interrupted_run_is_torn_down", cleanup::an_interrupted_run_is_torn_down),
+        Test::outside("the_second_ctrl_c_ends_it", cleanup::the_second_ctrl_c_ends_what_does_not_listen),
         Test::outside("an_ordinary_user_can_run_it", cleanup::an_ordinary_user_can_run_it),
         Test::hidden("victim", cleanup::victim),
+        Test::hidden("interruptible", cleanup::interruptible),
+        Test::hidden("deaf", cleanup::deaf),
         Test::hidden("exits_with_7", cleanup::exits_with_7),
         Test::hidden("panics", cleanup::panics),
     ]);

@@ -4,9 +4,9 @@
 //! its own time of arrival, and changes take effect at the nanosecond they were meant for, however late the thread is:
 //! before a path hears of a time, all changes that were due until then have been made.
 //!
-//! While packets come in faster than it reads them, it goes on without sleeping and looks after due packets between batches; otherwise it
-//! sleeps in `ppoll`, which counts nanoseconds, with a timer slack of 1 ns. It does not spin: waking up in time is a matter of
-//! tens of microseconds, and the programs under test need the processor.
+//! While packets come in faster than it reads them, it goes on without sleeping and looks after due packets between
+//! batches; otherwise it sleeps in `ppoll`, which counts nanoseconds, with a timer slack of 1 ns. It does not spin:
+//! waking up in time is a matter of tens of microseconds, and the programs under test need the processor.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

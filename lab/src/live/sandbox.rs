@@ -22,6 +22,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::AtomicBool;
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -31,6 +32,8 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getegid, geteuid, getpid, setsid};
 use thiserror::Error;
+
+use super::sys;
 
 /// Tells a process which of the three it is. Together with its PID, so that a run inside a run is not mistaken.
 const STAGE: &str = "AQUILA_LIVE_STAGE";
@@ -93,8 +96,8 @@ pub enum SandboxError {
     /// The program could not start itself again.
     #[error("cannot start {0} again inside the sandbox: {1}")]
     Spawn(String, io::Error),
-    /// Waiting for signals and children.
-    #[error("cannot wait for the processes of the sandbox: {0}")]
+    /// Signals and children.
+    #[error("cannot handle signals or wait for the processes of the sandbox: {0}")]
     Wait(#[from] io::Error),
 }
 
@@ -118,6 +121,17 @@ impl Sandbox {
             Ok(outside) if pid == PID_INIT => init(outside),
             _ => outside(),
         }
+    }
+
+    /// From now on Ctrl-C, SIGTERM and SIGHUP do not end the process inside but make this true, for
+    /// [`Hooks::run`](super::Hooks::run) and whoever else can end in good order. A second one kills everything all the
+    /// same.
+    ///
+    /// # Errors
+    ///
+    /// [`SandboxError::Wait`].
+    pub fn catch_interrupts(&self) -> Result<&'static AtomicBool, SandboxError> {
+        Ok(sys::catch_interrupts()?)
     }
 
     /// Why [`Sandbox::enter`] would fail for want of TUN, if so. Does not try the namespaces.

@@ -1,11 +1,31 @@
-//! The three system calls that `nix` has no safe form of.
-#![allow(unsafe_code, reason = "ioctl TUNSETIFF, sched_setscheduler and setpriority have no safe wrapper in nix")]
+//! The four system calls that `nix` has no safe form of.
+#![allow(
+    unsafe_code,
+    reason = "TUNSETIFF, sched_setscheduler, setpriority and signal handlers have no safe form in nix"
+)]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Notes SIGINT, SIGTERM and SIGHUP from now on, instead of ending by them. Programs that are started get them as ever.
+pub(super) fn catch_interrupts() -> io::Result<&'static AtomicBool> {
+    extern "C" fn note(_: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // SAFETY: the handler does nothing but store into an atomic, which is async-signal-safe.
+        unsafe { sigaction(signal, &action) }?;
+    }
+    Ok(&INTERRUPTED)
+}
 
 /// Makes `/dev/net/tun`, just opened, the interface `name` of the calling thread's network namespace: IP packets as
 /// they are, no header of the kernel's in front of them.

@@ -8,8 +8,8 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
 
-/// From one waking up to the next. Waking up takes about 10 µs of a processor: at 500 Mbit/s once for each packet that comes and once for
-/// each that leaves would be most of one. Timers are late by as much as this anyway.
+/// From one waking up to the next. Waking up takes about 10 µs of a processor: at 500 Mbit/s once for each packet that
+/// comes and once for each that leaves would be most of one. Timers are late by as much as this anyway.
 const GRAIN: Duration = Duration::from_micros(50);
 
 /// The devices and the doorbell of the thread between them.
@@ -27,7 +27,8 @@ impl<'a> Wait<'a> {
         Self { fds, readable: vec![false; tuns.len()], woke: Instant::now() }
     }
 
-    /// Waits until a device has a packet, the doorbell rings, or it is `until`; or just looks. Whether the doorbell has rung.
+    /// Waits until a device has a packet, the doorbell rings, or it is `until`; or just looks. Whether the doorbell has
+    /// rung.
     pub(super) fn wait(&mut self, until: Option<Instant>) -> bool {
         let mut left = Duration::ZERO;
         if let Some(until) = until {

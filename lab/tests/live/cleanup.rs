@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use aquila_emu::PathConfig;
-use aquila_lab::live::{NodeId, Sandbox, World};
+use aquila_lab::live::{Hooks, NodeId, Sandbox, Task, World};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -187,6 +187,51 @@ pub fn ctrl_c_ends_it() {
         send(run.chain[0], signal);
         assert_eq!(run.finish(), code);
     }
+}
+
+/// Ends in good order when it is interrupted, with exit code 3 if the tear-down ran.
+pub fn interruptible(sandbox: &Sandbox) {
+    let interrupted = sandbox.catch_interrupts().unwrap();
+    let world = busy_world(sandbox);
+    let (node, _) = world.nodes().next().unwrap();
+    let mark = std::env::temp_dir().join(format!("aquila-torn-{}", std::env::var(MARK).unwrap()));
+    let task = |name: &str, program: &str, arguments: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let log = "/dev/null".into();
+        Task { node, name: name.into(), command, log, after: Duration::ZERO, is_service: false }
+    };
+    let hooks = Hooks {
+        process: vec![task("long", "sleep", &["60".as_ref()])],
+        tear_down: vec![task("tear-down", "touch", &[mark.as_os_str()])],
+        lasts: Duration::from_secs(60),
+        ..Hooks::default()
+    };
+    let report = hooks.run(&world, interrupted, |_| Ok(())).unwrap();
+    let torn = fs::remove_file(&mark).is_ok();
+    std::process::exit(if torn && report.faults().count() == 0 { 3 } else { 4 });
+}
+
+pub fn an_interrupted_run_is_torn_down() {
+    let run = Run::new("interruptible");
+    send(run.chain[0], Signal::SIGINT);
+    assert_eq!(run.finish(), 3);
+}
+
+pub fn the_second_ctrl_c_ends_what_does_not_listen() {
+    let run = Run::new("deaf");
+    send(run.chain[0], Signal::SIGINT);
+    sleep(ms(100));
+    assert!(fs::exists(format!("/proc/{}", run.chain[2])).unwrap());
+    send(run.chain[0], Signal::SIGINT);
+    assert_eq!(run.finish(), 137);
+}
+
+/// Hears Ctrl-C and does nothing about it.
+pub fn deaf(sandbox: &Sandbox) {
+    sandbox.catch_interrupts().unwrap();
+    let _world = busy_world(sandbox);
+    sleep(Duration::from_secs(60));
 }
 
 pub fn exit_codes_come_out() {
