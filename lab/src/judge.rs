@@ -107,8 +107,11 @@ pub fn judge(variants: Vec<(Variant, Plan)>, runs: Vec<Vec<Run>>, mode: Mode, se
         let metrics = Metrics::of(&plan, &runs);
         let described = variant.describe();
         let asked: Vec<&CheckPlan> = plan.checks.iter().map(|check| check.get_ref()).collect();
-        let asked: Vec<&CheckPlan> =
-            asked.into_iter().filter(|check| check.only.is_none_or(|only| only == mode)).collect();
+        let asked: Vec<&CheckPlan> = asked
+            .into_iter()
+            .filter(|check| check.only.is_none_or(|only| only == mode))
+            .filter(|check| check.when.as_ref().is_none_or(|when| variant.has(when)))
+            .collect();
         for mut outcome in check(&asked, &metrics) {
             if !described.is_empty() {
                 outcome.name = format!("{} ({described})", outcome.name);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use aquila_proto::mavlink::router::{EndpointConfig, EndpointKind, Router, RouterConfig};
 use aquila_proto::mavlink::{EndpointId, Frame, RadioReporter, Version};
-use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore, TlsError};
+use aquila_proto::quic::{DisconnectReason, MemoryTickets, QuicConfig, TicketStore, TlsError};
 use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
 use tokio::sync::{mpsc, watch};
 
@@ -464,7 +464,10 @@ impl Node {
                 self.tell(NodeEvent::Connected(remote, resumed));
             }
             Event::Disconnected(reason) => {
-                tracing::warn!(%reason, "disconnected");
+                match reason {
+                    DisconnectReason::Superseded => tracing::info!(%reason, "disconnected"),
+                    _ => tracing::warn!(%reason, "disconnected"),
+                }
                 self.dialler.on_disconnected();
                 self.tell(NodeEvent::Disconnected(reason.to_string()));
             }

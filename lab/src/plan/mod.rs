@@ -115,6 +115,8 @@ pub struct CheckPlan {
     pub over: Option<String>,
     /// Checked in runs of this kind only.
     pub only: Option<Mode>,
+    /// Checked in variants that have this value only, such as `link.0.both.delay = 20 ms`.
+    pub when: Option<String>,
 }
 
 /// How a plan is run.

@@ -39,6 +39,11 @@ impl Variant {
         self.settings.iter().map(|(key, value)| format!("{key} = {}", text(value))).collect::<Vec<_>>().join(", ")
     }
 
+    /// Whether it has a value, given as [`Variant::describe`] has it.
+    pub fn has(&self, setting: &str) -> bool {
+        self.describe().split(", ").any(|part| part == setting)
+    }
+
     /// Puts the values into a plan's table.
     ///
     /// # Errors

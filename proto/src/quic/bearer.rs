@@ -87,6 +87,10 @@ pub struct Transmit {
 pub enum BearerEvent {
     /// The handshake is complete and the peer is who we pinned; from now on this connection is used for sending.
     Connected { connection: ConnectionId, remote: SocketAddr, resumed: bool },
+    /// A client that resumes a session of our peer's is completing its handshake. What is sent to it now, with
+    /// [`QuicBearer::send_datagram_to`], only our peer can read; but it may not be listening, if somebody repeats an old
+    /// packet of its.
+    Resuming { connection: ConnectionId },
     /// The server did not take our early data: everything sent so far is lost and must be sent again.
     EarlyDataRejected,
     /// A whole message that came on a stream of its own. `early`: in 0-RTT data, so it might be replayed.
@@ -262,6 +266,14 @@ impl QuicBearer {
         Ok(())
     }
 
+    /// Starts a connection as [`QuicBearer::connect_aside`] does, if we hold a ticket for it.
+    pub fn resume_aside(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+        match self.book.has_ticket() {
+            true => self.connect_aside(now, remote),
+            false => Ok(()),
+        }
+    }
+
     fn start(&mut self, now: Instant, remote: SocketAddr) -> Result<ConnectionId, noq_proto::ConnectError> {
         let gate = Arc::default();
         let mut config = self.client_config.clone();
@@ -326,21 +338,25 @@ impl QuicBearer {
         self.connections.iter().filter_map(|conn| conn.inner.poll_timeout()).min()
     }
 
-    /// The next packet that must leave now, written to `out`.
+    /// The next packet of the connection in use that must leave now, written to `out`. To be asked for before the others': no
+    /// handshake delays a command.
+    pub fn poll_transmit_in_use(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
+        out.clear();
+        let transmit = self.active_mut()?.poll_transmit(now, out)?;
+        self.pump(now);
+        Some(transmit.into())
+    }
+
+    /// The next packet of any connection that must leave now, written to `out`.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
         out.clear();
         if let Some((transmit, bytes)) = self.responses.pop_front() {
             out.extend_from_slice(&bytes);
             return Some(transmit);
         }
-        // The connection in use first: a handshake of a stranger never delays a command.
-        let transmit = self.active_mut().and_then(|conn| conn.poll_transmit(now, out));
-        let transmit = transmit.or_else(|| self.connections.iter_mut().find_map(|conn| conn.poll_transmit(now, out)));
-        let transmit = transmit.map(Transmit::from);
-        if transmit.is_some() {
-            self.pump(now);
-        }
-        transmit
+        let transmit = self.connections.iter_mut().find_map(|conn| conn.poll_transmit(now, out))?;
+        self.pump(now);
+        Some(transmit.into())
     }
 
     /// The next event.
@@ -387,6 +403,12 @@ impl QuicBearer {
     /// it does not fit or there is no connection.
     pub fn send_datagram(&mut self, bytes: Bytes) -> bool {
         self.active_mut().is_some_and(|conn| conn.inner.datagrams().send(bytes, false).is_ok())
+    }
+
+    /// As [`QuicBearer::send_datagram`], on another connection than the one in use.
+    pub fn send_datagram_to(&mut self, connection: ConnectionId, bytes: Bytes) -> bool {
+        let conn = self.connection_mut(connection).filter(|conn| !conn.has_ended());
+        conn.is_some_and(|conn| conn.inner.datagrams().send(bytes, false).is_ok())
     }
 
     /// Writes to the bulk stream; returns the bytes taken, 0 when the peer's flow control holds us back.

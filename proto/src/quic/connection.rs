@@ -70,6 +70,8 @@ pub(super) struct Conn {
     bulk_in: Option<StreamId>,
     /// A client that may send early data.
     had_early_data: bool,
+    /// It has been told that our peer is resuming a session.
+    told_resuming: bool,
     /// A server that was given some.
     took_early_data: bool,
 }
@@ -101,6 +103,7 @@ impl Conn {
             bulk_out: None,
             bulk_in: None,
             had_early_data,
+            told_resuming: false,
             took_early_data: false,
         }
     }
@@ -211,6 +214,11 @@ impl Conn {
     pub fn drain_events(&mut self, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
         while let Some(event) = self.inner.poll() {
             self.on_event(event, peer, out);
+        }
+        // Before the handshake is complete, only a resumed session tells who the client is.
+        if !self.told_resuming && self.is_half_open() && self.is_peer(peer) {
+            self.told_resuming = true;
+            out.push_back(ConnEvent::Up(BearerEvent::Resuming { connection: self.id }));
         }
         if let Ok(path) = self.inner.network_path(PathId::ZERO) {
             let to = path.remote();

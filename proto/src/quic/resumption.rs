@@ -84,6 +84,12 @@ impl TicketBook {
         Some(transcript.encode())
     }
 
+    /// Whether the next connection can be resumed.
+    pub fn has_ticket(&self) -> bool {
+        let book = self.lock();
+        !book.enacting && book.unanswered < MAX_UNANSWERED && !book.tickets.is_empty()
+    }
+
     /// A handshake was completed: tickets are worth using again.
     pub fn on_connected(&self) {
         self.lock().unanswered = 0;

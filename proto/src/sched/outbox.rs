@@ -214,6 +214,13 @@ impl Outbox {
         }
     }
 
+    /// Messages from number `seq` on, sent or waiting, in order; but for signed ones that have no place yet.
+    pub fn from(&self, seq: u64) -> impl Iterator<Item = &Outgoing> {
+        let waiting = self.waiting.iter().filter(move |message| message.seq >= seq);
+        let in_place = |message: &&Outgoing| message.signing.is_none() || message.place.is_some();
+        self.sent.range(seq..).map(|(_, message)| message).chain(waiting).filter(in_place)
+    }
+
     /// Messages that wait, and their bytes.
     pub fn waiting(&self) -> (usize, usize) {
         (self.waiting.len(), self.waiting.iter().map(|message| message.frame.len()).sum())

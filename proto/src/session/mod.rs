@@ -206,6 +206,15 @@ impl Session {
         self.begin_input(now);
         self.bearer.network_changed(now);
         self.outbound.probe_now(now);
+        // The other side may send nothing to a new address before it has been validated, two round trips from now. A
+        // session that is resumed beside it is answered after one.
+        if !self.config.quic.listen
+            && self.outbound.is_live_now()
+            && let Some(remote) = self.bearer.remote()
+        {
+            // An address that is connected to can be connected to.
+            let _ = self.bearer.resume_aside(now, remote);
+        }
         self.after_input(now);
     }
 
@@ -278,15 +287,16 @@ impl Session {
             return Output::Event(event);
         }
         loop {
-            if let Some(transmit) = self.bearer.poll_transmit(now, &mut self.buffer) {
-                self.counters.packets_out += 1;
-                self.counters.bytes_out += self.buffer.len() as u64;
-                return Output::Transmit(transmit, &self.buffer);
-            }
+            let mut transmit = self.bearer.poll_transmit_in_use(now, &mut self.buffer);
             // QUIC has nothing left: the gate may hand it one more packet's worth, commands first.
-            if !self.feed(now) {
-                break;
+            if transmit.is_none() && self.feed(now) {
+                continue;
             }
+            transmit = transmit.or_else(|| self.bearer.poll_transmit(now, &mut self.buffer));
+            let Some(transmit) = transmit else { break };
+            self.counters.packets_out += 1;
+            self.counters.bytes_out += self.buffer.len() as u64;
+            return Output::Transmit(transmit, &self.buffer);
         }
         self.drained = true;
         Output::Timeout(self.next_deadline(now))
@@ -399,6 +409,7 @@ impl Session {
                 self.events.push_back(Event::Connected { remote, resumed });
                 self.release_held(now, connection);
             }
+            BearerEvent::Resuming { connection } => self.outbound.resuming = Some((connection, 0)),
             BearerEvent::EarlyDataRejected => {
                 self.outbox.requeue();
                 self.on_new_connection(now);

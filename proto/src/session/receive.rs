@@ -238,6 +238,9 @@ impl Session {
             }
             return;
         }
+        if take_varint(&mut &*bytes) == Some(flow::COPIES) {
+            return self.on_copies(now, connection, rest, early);
+        }
         let Some((header, body)) = DatagramHeader::parse(bytes) else {
             self.counters.malformed += 1;
             return;

@@ -59,6 +59,8 @@ pub(super) struct Outbound {
     /// The next packet through the gate may leave then.
     paced_until: Option<Instant>,
     next_video: usize,
+    /// A connection that our peer is resuming beside the one in use, and the last message that was copied to it.
+    pub resuming: Option<(ConnectionId, u64)>,
     /// The peer's flow control holds bulk back; only something from the peer can change that.
     pub bulk_blocked: bool,
 }
@@ -75,6 +77,7 @@ impl Outbound {
     pub fn on_connected(&mut self, now: Instant, connection: ConnectionId) {
         self.connection = Some(connection);
         self.live = true;
+        self.resuming = None;
         self.heartbeat_due = Some(now);
     }
 
@@ -95,6 +98,9 @@ impl Outbound {
 impl Session {
     /// Hands one packet's worth to QUIC; `false` if there is nothing, or the gate is closed.
     pub(super) fn feed(&mut self, now: Instant) -> bool {
+        if self.feed_resuming() {
+            return true;
+        }
         if !self.bearer.is_ready() {
             return false;
         }
@@ -202,6 +208,27 @@ impl Session {
         }
         self.counters.copies_sent += copied.len() as u64;
         self.send_datagram(now, flow::MESSAGE, &body)
+    }
+
+    /// Copies of control for a client that is resuming: it reads them a round trip before the handshake is complete here.
+    fn feed_resuming(&mut self) -> bool {
+        let Some((connection, copied)) = self.outbound.resuming else { return false };
+        let room = usize::from(self.config.quic.mtu) - 100;
+        let (mut body, mut last) = (BytesMut::with_capacity(room), copied);
+        flow::put(&mut body, flow::COPIES);
+        for message in self.outbox.from(copied + 1) {
+            if last > copied && body.len() + MessageHeader::MAX_LEN + 2 + message.frame.len() > room {
+                break;
+            }
+            put_copy(&mut body, &self.control_header(message), &message.frame);
+            last = last.max(message.seq);
+        }
+        if last == copied {
+            return false;
+        }
+        let sent = self.bearer.send_datagram_to(connection, body.freeze());
+        self.outbound.resuming = sent.then_some((connection, last));
+        sent
     }
 
     fn copies_due(&self, now: Instant) -> Option<Instant> {

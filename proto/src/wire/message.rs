@@ -91,12 +91,12 @@ impl MessageHeader {
 }
 
 /// Appends a copy to the body of a datagram.
-pub fn put_copy(out: &mut Vec<u8>, header: &MessageHeader, frames: &[u8]) {
+pub fn put_copy(out: &mut impl BufMut, header: &MessageHeader, frames: &[u8]) {
     let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
     header.put(&mut head);
     put_varint(out, (head.len() + frames.len()) as u64);
-    out.extend_from_slice(&head);
-    out.extend_from_slice(frames);
+    out.put_slice(&head);
+    out.put_slice(frames);
 }
 
 /// Takes the next copy off the body of a datagram; `None` at its end or at the first that is damaged.
