@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::{Path, PathConfig, Queue};
 use aquila_lab::live::{Addresses, Cells, End, Entered, LinkId, LinkSpec, NodeId, Sandbox, World};
+use nix::sys::socket::{setsockopt, sockopt};
 
 const BYTES: usize = 1500;
 const HEADERS: usize = 28;
@@ -65,6 +66,7 @@ impl Bench {
     fn receiver(&self, each: impl FnMut(&[u8]) + Send + 'static) -> (Arc<AtomicBool>, JoinHandle<()>) {
         let socket = self.socket(self.b, End::B, 7000);
         socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+        let _ = setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20));
         let stop = Arc::new(AtomicBool::new(false));
         let (told, mut each) = (Arc::clone(&stop), each);
         let receive = move || {

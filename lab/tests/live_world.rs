@@ -30,6 +30,7 @@ fn main() {
         Test::inside("what_the_path_lost_and_nothing_else_is_missing", links::what_the_path_lost_is_missing),
         Test::inside("an_outage_loses_what_was_sent_in_it", links::an_outage_loses_what_was_sent_in_it),
         Test::inside("a_handover_delays_what_was_sent_in_it", links::a_handover_delays_what_was_sent_in_it),
+        Test::inside("a_profile_is_played", links::a_profile_is_played),
         Test::inside("half_duplex_links_take_turns", links::half_duplex_links_take_turns),
         Test::inside("a_new_address_replaces_the_old_one", links::a_new_address_replaces_the_old_one),
         Test::inside("a_link_goes_down_and_up", links::a_link_goes_down_and_up),

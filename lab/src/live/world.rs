@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use aquila_emu::{Path, PathStats};
+use aquila_emu::{Change, Path, PathStats, Profile, Schedule};
 use nix::sys::eventfd::EventFd;
 use thiserror::Error;
 
@@ -305,6 +305,30 @@ impl World {
     /// later. If it fails, [`World::event_faults`] tells.
     pub fn at(&self, at: Instant, event: Event) {
         self.timeline.add(at, event);
+    }
+
+    /// Plays a profile on a link from `start` to `until`; its own conditions at the start are those of the link's
+    /// cells. Address changes happen at that end.
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::EmulatorEnded`].
+    pub fn play(
+        &self,
+        link: LinkId,
+        profile: &Profile,
+        start: Instant,
+        until: Instant,
+        changing: End,
+    ) -> Result<(), WorldError> {
+        let mut schedule = Schedule::new(profile, start);
+        while let Some((at, change)) = schedule.poll_change(until) {
+            match change {
+                Change::AddressChange => self.at(at, Event::NextAddress(link, changing)),
+                change => self.change(link, at, move |now, up, down| change.apply(now, up, down))?,
+            }
+        }
+        Ok(())
     }
 
     /// What went wrong in [`World::at`] since the last call.

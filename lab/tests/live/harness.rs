@@ -172,6 +172,16 @@ pub fn expect_punctual(world: &World) {
     }
 }
 
+/// The same for tests that a single stall decides, however many packets were on time.
+pub fn expect_no_stall(world: &World) {
+    expect_punctual(world);
+    let health = world.health().unwrap();
+    if health.late_max > ms(20) {
+        println!("the machine stood still for {:?}: {health}", health.late_max);
+        exit(INCONCLUSIVE);
+    }
+}
+
 pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

@@ -5,15 +5,18 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{
-    BitErrors, Direction, DropReason, Ecn, HalfDuplex, Loss, MarkAt, Marking, Outage, Path, PathConfig, Queue,
+    BitErrors, Change, Direction, DropReason, Ecn, HalfDuplex, Loss, MarkAt, Marking, Outage, Path, PathConfig,
+    Profile, Queue, Step,
 };
 use aquila_lab::live::{Addresses, Cells, End, Event, Fate, HealthBounds, LinkSpec, Record, Sandbox, World};
 
-use super::harness::{expect_punctual, ms};
-use super::traffic::{HEADERS, Receiver, echo, link, median, ping, send, socket, two_nodes};
+use super::harness::{expect_no_stall, expect_punctual, ms};
+use super::traffic::{HEADERS, Receiver, Span, echo, link, median, ping, send, socket, two_nodes};
 
 /// What a wake-up of a thread may take besides the emulator's own lateness.
 const WAKE: Duration = ms(2);
+/// Of a thousand packets may be late what the bound on lateness allows.
+const PER_CENT: usize = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn delay(ms: u64) -> PathConfig {
@@ -75,7 +78,9 @@ pub fn four_links_at_once(sandbox: &Sandbox) {
 pub fn a_saturated_link_follows_its_trace(sandbox: &Sandbox) {
     const MBIT: [u64; 12] = [10, 30, 5, 20, 2, 15, 40, 8, 25, 12, 3, 35];
     let mut builder = sandbox.world();
-    let first = PathConfig { rate_bps: Some(MBIT[0] * 1_000_000), delay: ms(3), ..PathConfig::default() };
+    // The queue outlasts what a busy machine keeps the sender from its work.
+    let queue = Queue::bytes(1_000_000);
+    let first = PathConfig { rate_bps: Some(MBIT[0] * 1_000_000), queue, ..delay(3) };
     let (a, b, link) = two_nodes(&mut builder, first);
     let world = builder.build().unwrap();
     let receiver = Receiver::new(&world, b, world.addresses(link, End::B).v4);
@@ -100,7 +105,7 @@ pub fn a_saturated_link_follows_its_trace(sandbox: &Sandbox) {
     let error = rows.iter().map(|(want, got)| (want - got).abs()).sum::<f64>();
     let share = error / rows.iter().map(|(want, _)| want).sum::<f64>();
     println!("  per second: MAE {:.2} % of the mean", share * 100.0);
-    expect_punctual(&world);
+    expect_no_stall(&world);
     assert!(share <= 0.01, "{rows:?}");
 }
 
@@ -122,8 +127,8 @@ pub fn what_the_path_lost_is_missing(sandbox: &Sandbox) {
     assert!((0.08..0.12).contains(&(lost as f64 / sent as f64)), "{lost} of {sent}");
 }
 
-/// When a packet was sent, and when it arrived.
-type Trip = (Instant, Option<Instant>);
+/// Between which times a packet was sent, and when it arrived.
+type Trip = (Span, Option<Instant>);
 
 /// Sends 1 packet a millisecond for 1 s, with an outage from 300 to 600 ms. Gives when each was sent and got, and the
 /// outage.
@@ -150,29 +155,64 @@ fn through_an_outage(sandbox: &Sandbox, outage: Outage) -> (Vec<Trip>, [Instant;
 pub fn an_outage_loses_what_was_sent_in_it(sandbox: &Sandbox) {
     let (packets, [begin, end], world) = through_an_outage(sandbox, Outage::Drop);
     expect_punctual(&world);
-    for (sent, got) in packets {
-        let inside = (begin + WAKE..end - WAKE).contains(&sent);
-        let outside = sent < begin - WAKE || sent > end + WAKE;
-        assert!(!inside || got.is_none(), "sent {:?} after the outage began, got", sent - begin);
-        assert!(!outside || got.is_some(), "sent outside the outage, not got");
+    let (mut lost, mut passed, mut odd) = (0, 0, 0);
+    for ((before, after), got) in packets {
+        if before > begin && after + WAKE < end {
+            lost += 1;
+            odd += usize::from(got.is_some());
+        } else if after + WAKE < begin || before > end {
+            passed += 1;
+            odd += usize::from(got.is_none());
+        }
     }
+    println!("  {lost} lost, {passed} passed, {odd} did otherwise");
+    assert!(lost > 200 && passed > 400 && odd <= PER_CENT, "{lost} lost, {passed} passed, {odd} did otherwise");
 }
 
 pub fn a_handover_delays_what_was_sent_in_it(sandbox: &Sandbox) {
     let (packets, [begin, end], world) = through_an_outage(sandbox, Outage::Hold);
-    let (mut held, mut passed) = (0, 0);
     expect_punctual(&world);
-    for (sent, got) in packets {
+    let (mut held, mut passed, mut odd) = (0, 0, 0);
+    for ((before, after), got) in packets {
         let got = got.expect("nothing is lost");
-        if (begin + WAKE..end - WAKE).contains(&sent) {
-            assert!(got >= end + ms(10) && got < end + ms(10) + ms(24) + 2 * WAKE, "{:?}", got - end);
+        assert!(got >= before + ms(10), "early");
+        if before > begin && after + WAKE < end {
             held += 1;
-        } else if sent < begin - WAKE {
-            assert!(got < sent + ms(10) + 2 * WAKE);
+            assert!(got >= end + ms(10), "{:?} before the end", end + ms(10) - got);
+            odd += usize::from(got > end + ms(10) + ms(24) + 2 * WAKE);
+        } else if after + WAKE < begin {
             passed += 1;
+            odd += usize::from(got > after + ms(10) + 2 * WAKE);
         }
     }
-    assert!(held > 200 && passed > 200, "{held} held, {passed} passed");
+    println!("  {held} held, {passed} passed, {odd} late");
+    assert!(held > 200 && passed > 200 && odd <= PER_CENT, "{held} held, {passed} passed, {odd} late");
+}
+
+pub fn a_profile_is_played(sandbox: &Sandbox) {
+    let mut builder = sandbox.world();
+    let (_, _, link) = two_nodes(&mut builder, delay(1));
+    let world = builder.build().unwrap();
+    let step = |at, change| Step { at: ms(at), change };
+    let profile = Profile {
+        name: "test",
+        summary: "a rate, an address and an outage",
+        up: delay(1),
+        down: delay(1),
+        cycle: ms(200),
+        steps: vec![
+            step(10, Change::Rate(Direction::Up, Some(1_000_000))),
+            step(20, Change::AddressChange),
+            step(30, Change::OutageBegin(Outage::Hold)),
+        ],
+    };
+    let start = Instant::now();
+    world.play(link, &profile, start, start + ms(300), End::B).unwrap();
+    sleep(ms(400));
+    let (rate, outage) = world.inspect(link, |_, up, _| (up.rate(), up.outage())).unwrap();
+    assert_eq!((rate, outage), (Some(1_000_000), Some(Outage::Hold)));
+    assert_eq!(world.addresses(link, End::B), Addresses::numbered(0)[1].next().next(), "in two cycles");
+    assert!(world.event_faults().is_empty());
 }
 
 pub fn half_duplex_links_take_turns(sandbox: &Sandbox) {

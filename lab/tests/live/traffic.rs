@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::{Path, PathConfig};
 use aquila_lab::live::{Addresses, Cells, LinkId, LinkSpec, NodeId, World, WorldBuilder};
+use nix::sys::socket::{setsockopt, sockopt};
 
 /// IPv4 and UDP headers.
 pub const HEADERS: usize = 28;
@@ -69,6 +70,9 @@ pub fn median(times: &[Option<Duration>]) -> Duration {
     *times.get(times.len() / 2).expect("an answer")
 }
 
+/// Something happened between these times.
+pub type Span = (Instant, Instant);
+
 /// What a receiver got: when, and which number.
 pub type Received = Vec<(Instant, u64)>;
 
@@ -84,6 +88,8 @@ impl Receiver {
         let socket = socket(world, node, address, PORT + 1);
         let address = socket.local_addr().unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        // So that nothing is lost here when this thread has to wait for a processor. Root may.
+        let _ = setsockopt(&socket, sockopt::RcvBufForce, &(4 << 20));
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let receive = move || {
@@ -108,8 +114,8 @@ impl Receiver {
 }
 
 /// Sends packets of `bytes` (IP and UDP headers included) at the given rate until `until`, in bursts of a millisecond.
-/// When each was sent.
-pub fn send(socket: &UdpSocket, to: SocketAddr, bytes: usize, bits_per_second: u64, until: Instant) -> Vec<Instant> {
+/// Between which times each was sent.
+pub fn send(socket: &UdpSocket, to: SocketAddr, bytes: usize, bits_per_second: u64, until: Instant) -> Vec<Span> {
     let mut packet = vec![0; bytes - HEADERS];
     let begin = Instant::now();
     let mut sent = Vec::new();
@@ -121,9 +127,10 @@ pub fn send(socket: &UdpSocket, to: SocketAddr, bytes: usize, bits_per_second: u
         let due = (now - begin).as_secs_f64() * bits_per_second as f64 / 8.0 / bytes as f64;
         while (sent.len() as f64) < due {
             packet[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
-            sent.push(Instant::now());
+            let before = Instant::now();
             // The interface may be down.
             let _ = socket.send_to(&packet, to);
+            sent.push((before, Instant::now()));
         }
         sleep(Duration::from_millis(1));
     }
