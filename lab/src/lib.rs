@@ -12,5 +12,6 @@ pub mod metrics;
 pub mod pair;
 pub mod plan;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod scenarios;

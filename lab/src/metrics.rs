@@ -128,7 +128,7 @@ impl Metrics {
 }
 
 /// Time from each return of a link to the first message of a flow that arrived after it.
-fn recoveries(name: &str, direction: usize, runs: &[&Run]) -> Vec<Duration> {
+pub fn recoveries(name: &str, direction: usize, runs: &[&Run]) -> Vec<Duration> {
     let of_run = |run: &&Run| {
         let mut arrivals: Vec<Duration> =
             run.flow(name, direction).into_iter().flat_map(|flow| &flow.messages).filter_map(|m| m.arrived).collect();

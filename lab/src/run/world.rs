@@ -56,6 +56,8 @@ pub struct World<'a> {
     series: Vec<LinkSeries>,
     /// Counts at the last sample: offered, delivered, lost, dropped, outage, opportunities.
     before: Vec<[u64; 6]>,
+    /// Rates at the last sample.
+    rates: Vec<Option<u64>>,
     next_sample: Instant,
     events: Vec<Event>,
     returns: Vec<Duration>,
@@ -68,7 +70,9 @@ impl<'a> World<'a> {
             Channel::new(link.get_ref(), &plan.folder, seed ^ hash_of(link.get_ref().name.get_ref()), start)
         };
         let channels = plan.links.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
+        let rates = channels.iter().flat_map(|channel| DIRECTIONS.map(|direction| channel.look(direction).rate()));
         let mut world = Self {
+            rates: rates.collect(),
             plan,
             seed,
             start,
@@ -368,7 +372,8 @@ impl<'a> World<'a> {
                 let before = std::mem::replace(&mut self.before[slot], counts);
                 let [offered, delivered, lost, dropped, outage, opportunities] =
                     std::array::from_fn(|n| counts[n].saturating_sub(before[n]));
-                let by_rate = path.rate().map(|rate| rate as f64);
+                // What was in force until now, not what begins now.
+                let by_rate = std::mem::replace(&mut self.rates[slot], path.rate()).map(|rate| rate as f64);
                 let by_trace =
                     (stats.opportunities > 0).then(|| opportunities as f64 * 12_000.0 / SERIES_STEP.as_secs_f64());
                 let queue = path.queue_delay(self.now);

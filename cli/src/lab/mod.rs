@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::anyhow;
 use aquila_lab::judge::{self, Judgement};
 use aquila_lab::metrics::Outcome;
-use aquila_lab::scenarios;
+use aquila_lab::{report, scenarios};
 
 use crate::Failure;
 use crate::args::{LabCommand, LabRunArgs};
@@ -28,6 +28,10 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
 
 fn run_plan(args: &LabRunArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     let judgement = judged(&args.plan, args.seed)?;
+    if let Some(directory) = &args.out {
+        let page = report::write(&judgement, directory).map_err(|error| Failure::Runtime(error.into()))?;
+        eprintln!("report: {}", page.display());
+    }
     if args.json {
         serde_json::to_writer(&mut *out, &judgement).map_err(|error| Failure::Runtime(error.into()))?;
         out.push(b'\n');
