@@ -28,6 +28,7 @@ fn main() {
         Test::inside("four_links_at_once", links::four_links_at_once),
         Test::inside("a_saturated_link_follows_its_trace", links::a_saturated_link_follows_its_trace),
         Test::inside("what_the_path_lost_and_nothing_else_is_missing", links::what_the_path_lost_is_missing),
+        Test::inside("two_runs_meet_the_same_luck", links::two_runs_meet_the_same_luck),
         Test::inside("an_outage_loses_what_was_sent_in_it", links::an_outage_loses_what_was_sent_in_it),
         Test::inside("a_handover_delays_what_was_sent_in_it", links::a_handover_delays_what_was_sent_in_it),
         Test::inside("a_profile_is_played", links::a_profile_is_played),

@@ -49,6 +49,12 @@ pub(super) enum Order {
         at: Instant,
         change: Change,
     },
+    /// These cells instead of the others from that time on.
+    Replace {
+        link: usize,
+        at: Instant,
+        cells: Cells,
+    },
     /// How is it?
     Look(Sender<Look>),
     /// Forget what was late so far.
@@ -177,10 +183,17 @@ impl Link {
 
 struct Due {
     at: Instant,
+    /// When the thread was told.
+    told: Instant,
     /// Changes of one time happen in the order in which they were given.
     sequence: u64,
     link: usize,
-    change: Change,
+    what: What,
+}
+
+enum What {
+    Change(Change),
+    Replace(Cells),
 }
 
 impl PartialEq for Due {
@@ -261,14 +274,20 @@ impl Emulator<'_> {
                 self.hand_out_one(link, direction);
             }
             let now = Instant::now();
-            let Self { links, pool, recorder, .. } = self;
-            links[link].cells.take_drops(now, |direction, event| {
-                if let Some(recorder) = recorder {
-                    recorder.dropped((LinkId::new(link), direction), &event);
-                }
-                pool.give(event.payload.into_buffer());
-            });
+            self.change_until(now);
+            self.reclaim(link, now);
         }
+    }
+
+    /// Tells of the packets that were dropped, and takes their buffers back.
+    fn reclaim(&mut self, link: usize, now: Instant) {
+        let Self { links, pool, recorder, .. } = self;
+        links[link].cells.take_drops(now, |direction, event| {
+            if let Some(recorder) = recorder {
+                recorder.dropped((LinkId::new(link), direction), &event);
+            }
+            pool.give(event.payload.into_buffer());
+        });
     }
 
     fn hand_out_one(&mut self, link: usize, direction: Direction) {
@@ -310,11 +329,26 @@ impl Emulator<'_> {
             && due.at <= now
             && let Some(Reverse(due)) = self.changes.pop()
         {
-            let late = now.saturating_duration_since(due.at);
+            let late = now.saturating_duration_since(due.at.max(due.told));
             self.tally.late_change = self.tally.late_change.max(late);
-            let cells = &mut self.links[due.link].cells;
-            cells.change(due.at, |up, down| (due.change)(due.at, up, down));
+            match due.what {
+                What::Change(change) => {
+                    self.links[due.link].cells.change(due.at, |up, down| change(due.at, up, down));
+                }
+                What::Replace(cells) => self.replace(due.link, due.at, cells),
+            }
         }
+    }
+
+    /// What is inside the old cells is lost, and so are its buffers.
+    fn replace(&mut self, link: usize, at: Instant, cells: Cells) {
+        self.reclaim(link, at);
+        let link = &mut self.links[link];
+        let inside: u64 = DIRECTIONS.iter().map(|direction| link.cells.stats(*direction).queued.packets).sum();
+        self.pool.forget(inside as usize);
+        link.cells = cells;
+        link.cells.record_drops(at);
+        link.before = DIRECTIONS.map(|direction| link.cells.stats(direction));
     }
 
     fn tick(&mut self, now: Instant) {
@@ -356,10 +390,8 @@ impl Emulator<'_> {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Change { link, at, change } => {
-                self.sequence += 1;
-                self.changes.push(Reverse(Due { at, sequence: self.sequence, link, change }));
-            }
+            Order::Change { link, at, change } => self.plan(link, at, What::Change(change)),
+            Order::Replace { link, at, cells } => self.plan(link, at, What::Replace(cells)),
             // Whoever asked may have gone.
             Order::Look(answer) => drop(answer.send(self.look())),
             Order::Reset => {
@@ -367,6 +399,11 @@ impl Emulator<'_> {
             }
             Order::Stop => {}
         }
+    }
+
+    fn plan(&mut self, link: usize, at: Instant, what: What) {
+        self.sequence += 1;
+        self.changes.push(Reverse(Due { at, told: Instant::now(), sequence: self.sequence, link, what }));
     }
 
     fn look(&self) -> Look {

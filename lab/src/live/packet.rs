@@ -100,6 +100,11 @@ impl Pool {
         })
     }
 
+    /// So many buffers will not come back.
+    pub(super) fn forget(&mut self, buffers: usize) {
+        self.made = self.made.saturating_sub(buffers);
+    }
+
     pub(super) fn give(&mut self, buffer: Box<[u8]>) {
         self.free.push(buffer);
     }
@@ -179,5 +184,7 @@ mod tests {
         assert_eq!(taken.len(), 3);
         taken.into_iter().for_each(|buffer| pool.give(buffer));
         assert_eq!(std::iter::from_fn(|| pool.take()).count(), 3);
+        pool.forget(2);
+        assert_eq!(std::iter::from_fn(|| pool.take()).count(), 2);
     }
 }

@@ -14,6 +14,7 @@ use nix::sys::eventfd::EventFd;
 use thiserror::Error;
 
 use super::addresses::Addresses;
+use super::cells::Cells;
 use super::emulator::{Look, Order};
 use super::health::{CpuTime, Health, HealthBounds, Verdict, load, quantile};
 use super::netlink::{Interface, Netlink};
@@ -235,9 +236,10 @@ impl World {
         }
     }
 
-    /// Changes the paths of a link, up and down, at `at`: the closure runs on the emulator's thread and passes its
-    /// first argument on to the calls of the paths. Packets that come from then on meet the change even if the thread
-    /// is late; if `at` has passed already, the paths take it as the latest time they have seen.
+    /// Changes the paths of a link, up and down, at `at`. It must not put others in their places; see
+    /// [`World::replace`]. The closure runs on the emulator's thread and passes its first argument on to the calls of
+    /// the paths. Packets that come from then on meet the change even if the thread is late; if `at` has passed
+    /// already, the paths take it as the latest time they have seen.
     ///
     /// # Errors
     ///
@@ -250,6 +252,20 @@ impl World {
     ) -> Result<(), WorldError> {
         assert!(link.0 < self.shared.links.len(), "a link of another world");
         self.shared.emulator.order(Order::Change { link: link.0, at, change: Box::new(change) })
+    }
+
+    /// Gives a link other cells at `at`, whose packets are numbered from 0 and whose luck begins anew. What is inside
+    /// the old ones is lost. For the start of a run, after set-ups that have used the link, and for one run after
+    /// another: both meet the same luck then.
+    ///
+    /// [`World::stats`] then count from there, and so do [`Health::offered`] and the rows of the records.
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::EmulatorEnded`].
+    pub fn replace(&self, link: LinkId, at: Instant, cells: Cells) -> Result<(), WorldError> {
+        assert!(link.0 < self.shared.links.len(), "a link of another world");
+        self.shared.emulator.order(Order::Replace { link: link.0, at, cells })
     }
 
     /// Looks at the paths of a link now.

@@ -127,6 +127,43 @@ pub fn what_the_path_lost_is_missing(sandbox: &Sandbox) {
     assert!((0.08..0.12).contains(&(lost as f64 / sent as f64)), "{lost} of {sent}");
 }
 
+pub fn two_runs_meet_the_same_luck(sandbox: &Sandbox) {
+    let lossy = PathConfig { loss: Loss::Independent(0.2), ..delay(5) };
+    let mut builder = sandbox.world();
+    // Room for less than what the runs leave inside all together.
+    builder.buffer_budget(400 * 1504);
+    let (a, b, link) = two_nodes(&mut builder, lossy);
+    let world = builder.build().unwrap();
+    let from = socket(&world, a, world.addresses(link, End::A).v4, 0);
+    let receiver = Receiver::new(&world, b, world.addresses(link, End::B).v4);
+    let mut runs: Vec<Vec<u64>> = Vec::new();
+    let mut begins = Vec::new();
+    // It is done after what was told before.
+    let settle = || world.inspect(link, |_, _, _| ()).unwrap();
+    for _ in 0..4 {
+        let slow = Path::new(PathConfig { rate_bps: Some(0), ..lossy }, 5);
+        world.replace(link, Instant::now(), Cells::duplex(slow, Path::new(lossy, 6))).unwrap();
+        settle();
+        let inside = send(&from, receiver.address, 200, 8_000_000, Instant::now() + ms(40));
+        assert!(inside.len() > 100, "{}", inside.len());
+        world.replace(link, Instant::now(), Cells::duplex(Path::new(lossy, 5), Path::new(lossy, 6))).unwrap();
+        settle();
+        begins.push(Instant::now());
+        let sent = send(&from, receiver.address, 200, 1_600_000, Instant::now() + ms(300));
+        assert!(sent.len() > 250);
+        sleep(ms(50));
+    }
+    let received = receiver.finish(ms(50));
+    for (run, begin) in begins.iter().enumerate() {
+        let end = begins.get(run + 1).copied().unwrap_or(Instant::now());
+        let numbers = received.iter().filter(|(at, _)| (*begin..end).contains(at)).map(|(_, number)| *number);
+        runs.push(numbers.filter(|number| *number < 250).collect());
+    }
+    assert!(runs[0].len() > 150 && runs[0].len() < 240, "{}", runs[0].len());
+    assert!(runs.iter().all(|run| *run == runs[0]), "{runs:?}");
+    assert_eq!(world.health().unwrap().overruns, 0, "buffers came back");
+}
+
 /// Between which times a packet was sent, and when it arrived.
 type Trip = (Span, Option<Instant>);
 
