@@ -48,7 +48,18 @@ pub fn main(tests: &[Test]) {
     {
         return inside(tests, name);
     }
-    let (options, names): (Vec<_>, Vec<_>) = arguments.into_iter().partition(|argument| argument.starts_with('-'));
+    let (mut options, mut names) = (Vec::new(), Vec::new());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        if ["--test-threads", "--color", "--format", "--logfile", "-Z"].contains(&argument.as_str()) {
+            // Of no use here, and it has a value.
+            arguments.next();
+        } else if argument.starts_with('-') {
+            options.push(argument);
+        } else {
+            names.push(argument);
+        }
+    }
     let shown = tests.iter().filter(|test| !matches!(test.run, Run::Hidden(_)));
     let wanted: Vec<&Test> =
         shown.filter(|test| names.is_empty() || names.iter().any(|name| test.name.contains(name))).collect();
