@@ -7,6 +7,8 @@ use aquila_emu::{Ecn, Payload};
 use aquila_proto::Bitrate;
 use bytes::BytesMut;
 
+use super::tcp::segment::Segment;
+
 /// A message of an application.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing {
@@ -57,13 +59,22 @@ pub enum Wire {
         /// How many parts it has.
         of: u32,
     },
+    /// A segment of a modelled TCP connection.
+    Segment {
+        /// The connection.
+        connection: u32,
+        /// The first node's address when it left.
+        address: u32,
+        /// The segment.
+        segment: Segment,
+    },
 }
 
 impl Payload for Wire {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Datagram { data, .. } => data,
-            Self::Part { .. } => &mut [],
+            Self::Part { .. } | Self::Segment { .. } => &mut [],
         }
     }
 }

@@ -3,6 +3,7 @@
 mod aquila;
 mod contender;
 mod datagrams;
+pub mod tcp;
 mod timeline;
 mod world;
 
@@ -52,9 +53,10 @@ pub fn run(plan: &Plan, contender: &ContenderPlan, seed: u64) -> Result<Run, Run
     let made: Box<dyn Contender> = match contender.kind {
         ContenderKind::Aquila => Box::new(aquila::Aquila::new(contender, &plan.traffic(), seed, start).map_err(wrong)?),
         ContenderKind::Udp => Box::new(datagrams::Datagrams::default()),
-        ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls | ContenderKind::Mptcp => {
-            return Err(RunError::LiveOnly(contender.name().to_owned()));
+        ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls => {
+            Box::new(tcp::Tcp::new(contender, seed, start))
         }
+        ContenderKind::Mptcp => return Err(RunError::LiveOnly(contender.name().to_owned())),
     };
     world.run(made, contender.name())
 }
