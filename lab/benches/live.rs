@@ -173,7 +173,7 @@ fn precision(sandbox: &Sandbox, lasts: Duration) {
             errors.sort_by(f64::total_cmp);
             let at = |share: f64| errors[((errors.len() - 1) as f64 * share) as usize];
             println!(
-                "precision, program to program, beyond 30 ms: median {:.0} us, p99 {:.0}, p99.9 {:.0}, max {:.0}, of {}",
+                "program to program, beyond 30 ms: median {:.0} us, p99 {:.0}, p99.9 {:.0}, max {:.0}, of {}",
                 at(0.5),
                 at(0.99),
                 at(0.999),
