@@ -248,11 +248,11 @@ fn assert_about(actual: [Duration; 2], expected: [u64; 2], more: u64) {
 #[test]
 fn handshakes_take_their_round_trips() {
     let often = PLAN.replace("100 ms", "1 ms").replace("60 s", "5 s");
-    // Serialisation: 3 ms for a full segment, of which there may be two. The client sends after one round trip, the
+    // Serialisation: 3 ms for a full segment, of which there may be some. The client sends after one round trip, the
     // server when it hears of it.
     assert_about(first_arrivals(&often), [90, 120], 8);
     let tls = often.replace("kind = \"tcp\"", "kind = \"tls\"");
-    assert_about(first_arrivals(&tls), [150, 120], 8);
+    assert_about(first_arrivals(&tls), [150, 180], 10);
     // The SYN of 0 s and that of 1 s are lost; the timers are up to 32 ms late.
     let late = format!("{often}[[action]]\nat = \"0 s\"\noutage = {{ lasts = \"1.5 s\" }}\n");
     assert_about(first_arrivals(&late), [2090, 2120], 8 + 2 * 36);
@@ -287,7 +287,7 @@ fn a_new_address_takes_a_new_connection() {
     assert_eq!(notes, ["lost with connection 1: 601 messages up, 610 down"]);
     for reconnect in ["fresh", "resume"] {
         let (at, _) = after_new_address("tls", reconnect);
-        assert!((150.0..158.0).contains(&at[0]) && (120.0..128.0).contains(&at[1]), "{reconnect}: {at:?}");
+        assert!((150.0..158.0).contains(&at[0]) && (180.0..190.0).contains(&at[1]), "{reconnect}: {at:?}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! TLS 1.3 on a byte stream: what its handshake makes the applications wait for (RFC 8446 §2). No processor time.
 //!
 //! The client's first application data follow a round trip after TCP's, with a ticket as without: early data (0-RTT) is
-//! off unless an application asks for it, in OpenSSL and rustls alike. The server sends application data right behind
-//! its first flight, as §4.4.4 allows and rustls does; OpenSSL's `SSL_accept` waits for the client's Finished, a round
-//! trip more.
+//! off unless an application asks for it, in OpenSSL and rustls alike. The server's first follow when it has the
+//! client's Finished: data right behind its first flight (§4.4.4) are off in rustls (`send_half_rtt_data`), and
+//! OpenSSL's `SSL_accept` waits. With them the server would be a round trip earlier.
 
 /// One end of the handshake.
 #[derive(Debug)]
@@ -73,6 +73,6 @@ impl Tls {
 
     /// Whether application data can be written.
     pub fn is_ready(&self) -> bool {
-        matches!(self.step, Step::Done | Step::ServerAwaitsFinished)
+        self.step == Step::Done
     }
 }
