@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use aquila_lab::plan::Time;
 use aquila_net::mavlink::{EndpointSpec, KINDS};
 use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
@@ -134,6 +135,9 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// Run a plan in virtual time
     Run(LabRunArgs),
+    /// Look at traces of links, convert, make up and draw them
+    #[command(after_long_help = TRACE_HELP)]
+    Trace(TraceArgs),
     /// Run every shipped plan in virtual time and say what holds
     Check,
     /// List the shipped plans
@@ -159,6 +163,90 @@ pub struct LabRunArgs {
     /// Write a report in this directory: report.html, and CSV and JSON beside it
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+    /// With the report, capture each contender's first repeat: a pcapng file for each node, drops with their reasons
+    #[arg(long, requires = "out")]
+    pub pcap: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Say what traces are like: length, rates, outages, where they are from
+    Info {
+        /// Traces, in mahimahi's format or as CSV
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required = true)]
+        files: Vec<PathBuf>,
+        /// Print JSON: an object, or a list of them for several files
+        #[arg(long)]
+        json: bool,
+    },
+    /// Convert a trace to the other format, and say what is lost
+    Convert(TraceConvertArgs),
+    /// Make up a trace of a cellular link from a seed
+    Synth(TraceSynthArgs),
+    /// Draw a trace over time
+    Plot {
+        /// The trace
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Where to: a picture if it ends with .svg, else a page
+        #[arg(value_name = "TO", value_hint = ValueHint::FilePath)]
+        to: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct TraceConvertArgs {
+    /// The trace
+    #[arg(value_name = "FROM", value_hint = ValueHint::FilePath)]
+    pub from: PathBuf,
+    /// Where to; replaced if it is there
+    #[arg(value_name = "TO", value_hint = ValueHint::FilePath)]
+    pub to: PathBuf,
+    /// Format to write; the other one if nothing is said
+    #[arg(long, value_enum)]
+    pub format: Option<FormatArg>,
+    /// When a mahimahi trace becomes CSV: time that a row sums up
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub span: Time,
+    /// Write kind, source and licence as comments into a mahimahi trace, too; mahimahi itself would not take it
+    #[arg(long)]
+    pub comments: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceSynthArgs {
+    /// Where to; replaced if it is there
+    #[arg(value_name = "TO", value_hint = ValueHint::FilePath)]
+    pub to: PathBuf,
+    /// Kind of link: lte (moving on the ground) or uav (in the air, with up to 13 handovers a minute)
+    #[arg(long, default_value = "uav")]
+    pub model: String,
+    /// Another seed makes another link of that kind; the same seed the same one on every machine
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Length
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: u32,
+    /// Format to write
+    #[arg(long, value_enum, default_value = "csv")]
+    pub format: FormatArg,
+    /// Write kind, source and licence as comments into a mahimahi trace, too; mahimahi itself would not take it
+    #[arg(long)]
+    pub comments: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// One opportunity of 1500 bytes a line, in milliseconds
+    Mahimahi,
+    /// Rate, delay and loss over time
+    Csv,
 }
 
 #[derive(Debug, Args)]
@@ -292,6 +380,20 @@ Examples:
   aquila lab check                        all shipped plans
 
 Exit code: 0 if all checks hold, 1 if one falls short, 2 if the plan cannot be used or the run does not count.";
+
+const TRACE_HELP: &str = "\
+Two formats: mahimahi's, one line for each opportunity to deliver 1500 bytes, and CSV with a header such as
+time_s,rate_mbps,delay_ms,loss. Comments '# kind: capacity', '# source: ...' and '# licence: ...' say where a trace is
+from. A plan plays either: [[link]] both = { trace = \"flight.csv\" }.
+
+Examples:
+  aquila lab trace synth flight.csv --model uav --seed 3 --seconds 600
+  aquila lab trace info flight.csv
+  aquila lab trace plot flight.csv flight.svg
+  aquila lab trace convert flight.csv flight.mahi
+  aquila lab trace convert flight.mahi seconds.csv --span 100ms
+
+Exit code: 0 if it is done, 1 if a file cannot be written, 2 if a trace is malformed (file, line and reason are said).";
 
 const CHECK_HELP: &str = "\
 Examples:

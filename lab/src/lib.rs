@@ -15,3 +15,4 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod scenarios;
+pub mod traces;

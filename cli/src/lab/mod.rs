@@ -1,10 +1,14 @@
 //! `aquila lab`.
 
+mod trace;
+
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use anyhow::anyhow;
 use aquila_lab::judge::{self, Judgement};
 use aquila_lab::metrics::Outcome;
+use aquila_lab::plan::CapturePlan;
 use aquila_lab::{report, scenarios};
 
 use crate::Failure;
@@ -14,6 +18,7 @@ use crate::args::{LabCommand, LabRunArgs};
 pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
     match command {
         LabCommand::Run(args) => run_plan(&args, out),
+        LabCommand::Trace(args) => trace::run(args.command, out),
         LabCommand::Check => check_all(out),
         LabCommand::List => list(out).map_err(|error| Failure::Runtime(error.into())),
         LabCommand::Show { plan } => match scenarios::text(&plan) {
@@ -27,7 +32,8 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
 }
 
 fn run_plan(args: &LabRunArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let judgement = judged(&args.plan, args.seed)?;
+    let capture = args.out.as_ref().filter(|_| args.pcap).map(|directory| directory.join("pcap"));
+    let judgement = judged(&args.plan, args.seed, capture.as_deref())?;
     if let Some(directory) = &args.out {
         let page = report::write(&judgement, directory).map_err(|error| Failure::Runtime(error.into()))?;
         eprintln!("report: {}", page.display());
@@ -41,12 +47,19 @@ fn run_plan(args: &LabRunArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     verdict(&judgement)
 }
 
-fn judged(plan: &str, seed: Option<u64>) -> Result<Judgement, Failure> {
-    let is_name = !plan.contains(['/', '.']) && scenarios::text(plan).is_none() && !std::path::Path::new(plan).exists();
+fn judged(plan: &str, seed: Option<u64>, capture: Option<&Path>) -> Result<Judgement, Failure> {
+    let is_name = !plan.contains(['/', '.']) && scenarios::text(plan).is_none() && !Path::new(plan).exists();
     if is_name {
         return Err(Failure::Config(unknown(plan)));
     }
-    let variants = scenarios::open(plan).map_err(|error| Failure::Config(error.into()))?;
+    let mut variants = scenarios::open(plan).map_err(|error| Failure::Config(error.into()))?;
+    let count = variants.len();
+    for (number, (_, plan)) in variants.iter_mut().enumerate() {
+        plan.capture = capture.map(|directory| CapturePlan {
+            directory: if count > 1 { directory.join(format!("variant-{}", number + 1)) } else { directory.to_owned() },
+            seed: seed.unwrap_or(plan.seed),
+        });
+    }
     let live = io::stderr().is_terminal();
     let progress = |done: usize, of: usize| {
         if live {
@@ -71,7 +84,7 @@ fn verdict(judgement: &Judgement) -> Result<(), Failure> {
 fn check_all(out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for name in scenarios::names() {
-        let judgement = judged(name, None)?;
+        let judgement = judged(name, None, None)?;
         let holds = judgement.checks.iter().filter(|check| check.pass).count();
         let line = format!("{name:<12} {holds:>3} of {:>3} checks hold   {}\n", judgement.checks.len(), judgement.plan);
         out.extend_from_slice(line.as_bytes());

@@ -78,6 +78,18 @@ pub struct Plan {
     /// Where the plan is: traces are looked for beside it.
     #[serde(skip)]
     pub folder: PathBuf,
+    /// Runs of which packets are captured; not in the file, but asked for by who runs it.
+    #[serde(skip)]
+    pub capture: Option<CapturePlan>,
+}
+
+/// Which runs of a plan are captured.
+#[derive(Debug, Clone)]
+pub struct CapturePlan {
+    /// Where the files go; made if missing.
+    pub directory: PathBuf,
+    /// Of runs with this seed.
+    pub seed: u64,
 }
 
 /// A program with the hooks of the data-mule paper, live only.

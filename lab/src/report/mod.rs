@@ -14,9 +14,11 @@ mod boxes;
 mod charts;
 mod csv;
 mod page;
+pub mod pcapng;
 pub mod plot;
 mod scene;
 pub mod series;
+pub mod standalone;
 pub mod ticks;
 
 use std::fs::{File, create_dir_all};

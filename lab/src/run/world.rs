@@ -1,10 +1,14 @@
 //! Links, applications and events around a contender, on a simulated clock.
 
+mod capture;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Ecn, Packet, Payload};
 use aquila_proto::{Bitrate, ByteCount};
+
+use capture::Capture;
 
 use super::contender::{Contender, Content, Outgoing, Output, Wire};
 use super::timeline::{Entry, Step, timeline};
@@ -62,6 +66,7 @@ pub struct World<'a> {
     events: Vec<Event>,
     returns: Vec<Duration>,
     hash: u64,
+    capture: Option<Capture>,
 }
 
 impl<'a> World<'a> {
@@ -96,6 +101,7 @@ impl<'a> World<'a> {
             events: Vec::new(),
             returns: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
+            capture: None,
         };
         world.add_sources();
         Ok(world)
@@ -133,6 +139,7 @@ impl<'a> World<'a> {
 
     /// Runs to the end.
     pub fn run(mut self, mut contender: Box<dyn Contender>, name: &str) -> Result<Run, RunError> {
+        self.begin_capture(name).map_err(|message| RunError::Contender { name: name.to_owned(), message })?;
         contender.start(self.now);
         self.drain(&mut *contender);
         while let Some(next) = self.next(&*contender).filter(|next| *next <= self.end) {
@@ -140,6 +147,9 @@ impl<'a> World<'a> {
             self.step(&mut *contender);
         }
         self.now = self.end;
+        if let Some(capture) = self.capture.take() {
+            capture.finish().map_err(|message| RunError::Contender { name: name.to_owned(), message })?;
+        }
         for (link, channel) in self.plan.links.iter().zip(&self.channels) {
             for direction in DIRECTIONS {
                 if let Some(fault) = channel.look(direction).trace_fault() {
@@ -177,7 +187,12 @@ impl<'a> World<'a> {
         for link in 0..self.channels.len() {
             for direction in DIRECTIONS {
                 while let Some(delivered) = self.channels[link].pop(direction, self.now) {
-                    self.on_arrival(contender, 1 - index(direction), delivered.packet);
+                    let node = 1 - index(direction);
+                    if let Some(capture) = &mut self.capture {
+                        let InTransit { generation, wire } = &delivered.packet.payload;
+                        capture.on_arrived(node, link, &delivered, wire, node == 0 && *generation != self.generation);
+                    }
+                    self.on_arrival(contender, node, delivered.packet);
                 }
             }
         }
@@ -196,6 +211,32 @@ impl<'a> World<'a> {
         }
         if self.now >= self.next_sample {
             self.sample();
+        }
+        self.capture_drops();
+    }
+
+    /// Captures what goes over the links, if the plan wants this run's.
+    fn begin_capture(&mut self, contender: &str) -> Result<(), String> {
+        let Some(wanted) = self.plan.capture.as_ref().filter(|wanted| wanted.seed == self.seed) else { return Ok(()) };
+        self.capture = Some(Capture::new(self.plan, &wanted.directory, contender, self.seed, self.start)?);
+        for channel in &mut self.channels {
+            for direction in DIRECTIONS {
+                channel.path(direction, self.now, |path| path.record_drops(true));
+            }
+        }
+        Ok(())
+    }
+
+    fn capture_drops(&mut self) {
+        let Some(capture) = &mut self.capture else { return };
+        for (link, channel) in self.channels.iter_mut().enumerate() {
+            for direction in DIRECTIONS {
+                channel.path(direction, self.now, |path| {
+                    while let Some(drop) = path.pop_drop() {
+                        capture.on_dropped(1 - index(direction), link, &drop, &drop.payload.wire);
+                    }
+                });
+            }
         }
     }
 
@@ -334,6 +375,9 @@ impl<'a> World<'a> {
 
     fn transmit(&mut self, node: usize, link: usize, bytes: usize, ecn: Ecn, wire: Wire) {
         self.note(&[node as u64, link as u64, bytes as u64]);
+        if let Some(capture) = &mut self.capture {
+            capture.on_sent(self.now, node, link, bytes, ecn, &wire);
+        }
         let payload = InTransit { generation: self.generation, wire };
         let packet = Packet::new(bytes, payload).with_ecn(ecn);
         let _ = self.channels[link].push(direction_from(node), self.now, packet);
