@@ -138,6 +138,9 @@ pub enum LabCommand {
     /// Look at traces of links, convert, make up and draw them
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
+    /// Compare two files of rates over time: how well does a run repeat what was recorded?
+    #[command(after_long_help = SCORE_HELP)]
+    Score(ScoreArgs),
     /// Run every shipped plan in virtual time and say what holds
     Check,
     /// List the shipped plans
@@ -166,6 +169,49 @@ pub struct LabRunArgs {
     /// With the report, capture each contender's first repeat: a pcapng file for each node, drops with their reasons
     #[arg(long, requires = "out")]
     pub pcap: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ScoreArgs {
+    /// What is true: a trace, a radio log, iperf3's JSON or a report's links.csv
+    #[arg(value_name = "TRUTH", value_hint = ValueHint::FilePath)]
+    pub truth: PathBuf,
+    /// What is compared with it: likewise
+    #[arg(value_name = "OTHER", value_hint = ValueHint::FilePath)]
+    pub other: PathBuf,
+    /// Fail if the mean absolute error per second is more than this share of the true mean
+    #[arg(long, value_name = "PERCENT")]
+    pub max_mae_percent: Option<f64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Of a links.csv: this contender; the first one if nothing is said
+    #[arg(long)]
+    pub contender: Option<String>,
+    /// Of a links.csv: this link
+    #[arg(long)]
+    pub link: Option<String>,
+    /// Of a links.csv: this direction
+    #[arg(long, value_enum)]
+    pub direction: Option<DirectionArg>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DirectionArg {
+    /// From the first node
+    Up,
+    /// To it
+    Down,
+}
+
+impl DirectionArg {
+    /// As in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -394,6 +440,18 @@ Examples:
   aquila lab trace convert flight.mahi seconds.csv --span 100ms
 
 Exit code: 0 if it is done, 1 if a file cannot be written, 2 if a trace is malformed (file, line and reason are said).";
+
+const SCORE_HELP: &str = "\
+Both files begin at time 0, and what is compared is the time that both cover. Of each whole second: MAE (mean absolute
+error), bias (other less truth), and how far the distributions are apart: KS (Kolmogorov-Smirnov, 0 to 1) and W1
+(Wasserstein-1, Mbit/s). With iperf's tests also of each test. Known are traces in mahimahi's format and as CSV (a radio
+log of rate and CCQ counts as rate x CCQ), iperf3 --json (several tests one after the other), links.csv of a report.
+
+Examples:
+  aquila lab score flight.csv iperf.json
+  aquila lab score flight.csv report/links.csv --contender udp --direction up --max-mae-percent 1
+
+Exit code: 0, 1 if the error is more than --max-mae-percent, 2 if a file cannot be read (file, line and reason are said).";
 
 const CHECK_HELP: &str = "\
 Examples:

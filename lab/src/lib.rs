@@ -15,4 +15,5 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod scenarios;
+pub mod score;
 pub mod traces;

@@ -1,5 +1,6 @@
 //! `aquila lab`.
 
+mod score;
 mod trace;
 
 use std::io::{self, IsTerminal, Write};
@@ -19,6 +20,7 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
     match command {
         LabCommand::Run(args) => run_plan(&args, out),
         LabCommand::Trace(args) => trace::run(args.command, out),
+        LabCommand::Score(args) => score::run(&args, out),
         LabCommand::Check => check_all(out),
         LabCommand::List => list(out).map_err(|error| Failure::Runtime(error.into())),
         LabCommand::Show { plan } => match scenarios::text(&plan) {

@@ -170,7 +170,7 @@ fn store<I>(
 }
 
 /// Samples of a trace of either format, for those who want to look at them: opportunities in spans of `span`.
-pub(super) fn samples(trace: FileTrace, span: Duration) -> Box<dyn Iterator<Item = Result<Sample, TraceError>>> {
+pub(crate) fn samples(trace: FileTrace, span: Duration) -> Box<dyn Iterator<Item = Result<Sample, TraceError>>> {
     match trace {
         AnyTrace::Mahimahi(trace) => Box::new(ToSamples::new(trace, OPPORTUNITY_BYTES, span)),
         AnyTrace::Csv(trace) => Box::new(items(trace)),

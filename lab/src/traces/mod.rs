@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use aquila_emu::trace::{AnyTrace, TraceError};
 
+pub(crate) use convert::samples;
 pub use convert::{Conversion, Format, convert, synth};
 pub use info::{describe, json};
 pub use plot::plot;
