@@ -423,6 +423,8 @@ Examples:
   aquila lab run figure7 --out report     with a report to look at in a browser
   aquila lab show figure5 > mine.toml     a plan to change
   aquila lab run mine.toml --json         for scripts
+  aquila lab trace synth flight.csv       a made-up trace of a cellular link in the air
+  aquila lab score flight.csv report/links.csv   how well a run repeats it
   aquila lab check                        all shipped plans
 
 Exit code: 0 if all checks hold, 1 if one falls short, 2 if the plan cannot be used or the run does not count.";

@@ -57,3 +57,35 @@ fn describe(score: &Score, out: &mut Vec<u8>) -> io::Result<()> {
         seconds => writeln!(out, "{seconds} seconds are in one of them only"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn a_bound_decides_over_the_exit_code() {
+        let dir = TempDir::new("score");
+        let (truth, other) = (dir.join("a.csv"), dir.join("b.csv"));
+        std::fs::write(&truth, "time_s,rate_mbps\n0,10\n1,10\n").unwrap();
+        std::fs::write(&other, "time_s,rate_mbps\n0,11\n1,10\n").unwrap();
+        let args = |most: f64, json| ScoreArgs {
+            truth: truth.clone(),
+            other: other.clone(),
+            max_mae_percent: Some(most),
+            json,
+            contender: None,
+            link: None,
+            direction: None,
+        };
+        let mut out = Vec::new();
+        assert!(run(&args(5.0, false), &mut out).is_ok());
+        assert!(String::from_utf8(out).unwrap().contains("0.5000 = 5.00 %"));
+        let mut out = Vec::new();
+        assert!(matches!(run(&args(4.9, true), &mut out), Err(Failure::Runtime(_))));
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(json["per_second"]["mae_bps"], 500_000.0);
+        std::fs::write(&other, "time_s,rate_mbps\n0,eleven\n").unwrap();
+        assert!(matches!(run(&args(5.0, false), &mut Vec::new()), Err(Failure::Config(_))));
+    }
+}

@@ -14,6 +14,7 @@ use std::time::Instant;
 use aquila_emu::{Delivered, DropEvent, Ecn};
 
 use super::super::contender::Wire;
+use super::super::tcp::segment::{Kind, Segment};
 use crate::plan::Plan;
 use crate::report::pcapng::{Captured, SNAP_LENGTH, Writer};
 
@@ -22,8 +23,7 @@ const MAX_PACKETS: u64 = 5_000_000;
 const IPV4: usize = 20;
 const UDP: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
-/// "Use for experimentation and testing" (RFC 3692): what has no bytes here.
-const PROTOCOL_MODEL: u8 = 253;
+const PROTOCOL_TCP: u8 = 6;
 
 /// The files of a run.
 #[derive(Debug)]
@@ -148,9 +148,28 @@ fn ip_packet(packet: &mut Vec<u8>, link: usize, length: usize, ecn: Ecn, node: u
             udp(packet, port, port);
             packet.extend(format!("flow {flow}, message {number}, one of {of} parts").bytes());
         }
-        #[allow(unreachable_patterns)]
-        _ => ipv4(packet, length, ecn, PROTOCOL_MODEL, address(node), address(1 - node)),
+        Wire::Segment { connection, segment, .. } => {
+            ipv4(packet, length, ecn, PROTOCOL_TCP, address(node), address(1 - node));
+            tcp(packet, length, 6000 + *connection as u16, segment);
+        }
     }
+}
+
+/// The header of a modelled segment (RFC 9293 §3.1), with padding in place of its options. The stream begins at 0 behind
+/// a SYN of number 0.
+fn tcp(packet: &mut Vec<u8>, length: usize, port: u16, segment: &Segment) {
+    let header = length.saturating_sub(IPV4 + segment.data.len() as usize).clamp(20, 60);
+    let push = if segment.data.is_empty() { 0 } else { 0x08 };
+    let (flags, number, ack) = match segment.kind {
+        Kind::Syn => (0x02, 0, 0),
+        Kind::SynAck => (0x12, 0, 1),
+        Kind::Established => (0x10 | push, segment.data.from as u32 + 1, segment.ack as u32 + 1),
+    };
+    packet.extend([port.to_be_bytes(), port.to_be_bytes()].concat());
+    packet.extend([number.to_be_bytes(), ack.to_be_bytes()].concat());
+    packet.extend([(header as u8 / 4) << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    // "No operation".
+    packet.resize(IPV4 + header / 4 * 4, 1);
 }
 
 fn ipv4(packet: &mut Vec<u8>, length: usize, ecn: Ecn, protocol: u8, from: Ipv4Addr, to: Ipv4Addr) {
@@ -177,7 +196,7 @@ mod tests {
             title = "too much"
             lasts = "3 s"
             link = [{ name = "lte", both = { rate = "1 Mbit/s", delay = "5 ms", queue = { packets = 5 } } }]
-            contender = [{ kind = "aquila" }, { kind = "udp" }]
+            contender = [{ kind = "aquila" }, { kind = "udp" }, { kind = "tcp" }]
             traffic = [{ commands = { every = "100 ms" } }, { from = "air", video = { rate = "4 Mbit/s" } }]
             action = [{ at = "1 s", outage = { lasts = "200 ms" } }]
         "#;
