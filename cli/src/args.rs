@@ -135,6 +135,8 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// Run a plan in virtual time
     Run(LabRunArgs),
+    /// Run a plan in real time: this program and the kernel's sockets in network namespaces
+    Live(LabLiveArgs),
     /// Look at traces of links, convert, make up and draw them
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
@@ -150,6 +152,31 @@ pub enum LabCommand {
         /// Its name
         plan: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct LabLiveArgs {
+    /// A plan: the name of a shipped one, or a file
+    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
+    pub plan: String,
+    /// Seed of the first repeat, in place of the plan's
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// How often each contender runs, in place of the plan's number
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Write a report in this directory: report.html, and CSV and JSON beside it
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Directory for the programs' logs; without it, one below the system's for temporary files
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub logs: Option<PathBuf>,
+    /// The program under test, in place of this one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub binary: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -423,6 +450,7 @@ Examples:
   aquila lab run figure7 --out report     with a report to look at in a browser
   aquila lab show figure5 > mine.toml     a plan to change
   aquila lab run mine.toml --json         for scripts
+  aquila lab live figure5 --repeats 1     the same in real time, beside the kernel's TCP
   aquila lab trace synth flight.csv       a made-up trace of a cellular link in the air
   aquila lab score flight.csv report/links.csv   how well a run repeats it
   aquila lab check                        all shipped plans

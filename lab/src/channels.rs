@@ -188,20 +188,34 @@ impl<T: Payload> Channel<T> {
     /// # Errors
     /// If a loss makes no sense.
     pub fn change(&mut self, direction: Direction, now: Instant, change: &PathChange) -> Result<(), String> {
-        let loss = change.loss.map(loss).transpose()?;
-        self.path(direction, now, |path| {
-            if let Some(rate) = change.rate {
-                path.set_rate(now, Some(rate.bps()));
-            }
-            if let Some(delay) = change.delay {
-                path.set_delay(now, delay.get());
-            }
-            if let Some(loss) = loss {
-                path.set_loss(loss);
-            }
-        });
-        Ok(())
+        let mut changed = Ok(());
+        self.path(direction, now, |path| changed = change_path(path, now, change));
+        changed
     }
+}
+
+/// What the plan says changes in a direction.
+///
+/// # Errors
+/// If a loss makes no sense.
+pub fn change_path<T: Payload>(path: &mut Path<T>, now: Instant, change: &PathChange) -> Result<(), String> {
+    let loss = change.loss.map(loss).transpose()?;
+    if let Some(rate) = change.rate {
+        path.set_rate(now, Some(rate.bps()));
+    }
+    if let Some(delay) = change.delay {
+        path.set_delay(now, delay.get());
+    }
+    if let Some(loss) = loss {
+        path.set_loss(loss);
+    }
+    Ok(())
+}
+
+/// The seed of a link in a run with this seed: links differ, contenders meet the same.
+pub fn seed_of(link: &LinkPlan, seed: u64) -> u64 {
+    let of_name = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    seed ^ link.name.get_ref().bytes().fold(0xcbf2_9ce4_8422_2325, of_name)
 }
 
 /// Both directions: from the first node, and to it.

@@ -14,6 +14,8 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod run_live;
 pub mod scenarios;
 pub mod score;
+mod timeline;
 pub mod traces;

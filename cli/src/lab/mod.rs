@@ -1,5 +1,6 @@
 //! `aquila lab`.
 
+mod live;
 mod score;
 mod trace;
 
@@ -9,16 +10,17 @@ use std::path::Path;
 use anyhow::anyhow;
 use aquila_lab::judge::{self, Judgement};
 use aquila_lab::metrics::Outcome;
-use aquila_lab::plan::CapturePlan;
+use aquila_lab::plan::{CapturePlan, Plan, Variant};
 use aquila_lab::{report, scenarios};
 
 use crate::Failure;
-use crate::args::{LabCommand, LabRunArgs};
+use crate::args::{LabCommand, LabLiveArgs, LabRunArgs};
 
 /// Does what was asked; results go to `out`.
 pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
     match command {
         LabCommand::Run(args) => run_plan(&args, out),
+        LabCommand::Live(args) => run_live(&args, out),
         LabCommand::Trace(args) => trace::run(args.command, out),
         LabCommand::Score(args) => score::run(&args, out),
         LabCommand::Check => check_all(out),
@@ -33,28 +35,45 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
     }
 }
 
+fn run_live(args: &LabLiveArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let variants = opened(&args.plan)?;
+    let sandbox = live::enter()?;
+    let judgement = live::judged(args, variants, &sandbox)?;
+    present(&judgement, args.out.as_deref(), args.json, out)
+}
+
 fn run_plan(args: &LabRunArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     let capture = args.out.as_ref().filter(|_| args.pcap).map(|directory| directory.join("pcap"));
     let judgement = judged(&args.plan, args.seed, capture.as_deref())?;
-    if let Some(directory) = &args.out {
-        let page = report::write(&judgement, directory).map_err(|error| Failure::Runtime(error.into()))?;
+    present(&judgement, args.out.as_deref(), args.json, out)
+}
+
+/// Report, tables or JSON, and the verdict.
+fn present(judgement: &Judgement, directory: Option<&Path>, json: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
+    if let Some(directory) = directory {
+        let page = report::write(judgement, directory).map_err(|error| Failure::Runtime(error.into()))?;
         eprintln!("report: {}", page.display());
     }
-    if args.json {
-        serde_json::to_writer(&mut *out, &judgement).map_err(|error| Failure::Runtime(error.into()))?;
+    if json {
+        serde_json::to_writer(&mut *out, judgement).map_err(|error| Failure::Runtime(error.into()))?;
         out.push(b'\n');
     } else {
-        write_tables(out, &judgement).map_err(|error| Failure::Runtime(error.into()))?;
+        write_tables(out, judgement).map_err(|error| Failure::Runtime(error.into()))?;
     }
-    verdict(&judgement)
+    verdict(judgement)
+}
+
+/// All variants of a shipped plan, or of the one in a file.
+fn opened(plan: &str) -> Result<Vec<(Variant, Plan)>, Failure> {
+    let is_name = !plan.contains(['/', '.']) && scenarios::text(plan).is_none() && !Path::new(plan).exists();
+    match is_name {
+        true => Err(Failure::Config(unknown(plan))),
+        false => scenarios::open(plan).map_err(|error| Failure::Config(error.into())),
+    }
 }
 
 fn judged(plan: &str, seed: Option<u64>, capture: Option<&Path>) -> Result<Judgement, Failure> {
-    let is_name = !plan.contains(['/', '.']) && scenarios::text(plan).is_none() && !Path::new(plan).exists();
-    if is_name {
-        return Err(Failure::Config(unknown(plan)));
-    }
-    let mut variants = scenarios::open(plan).map_err(|error| Failure::Config(error.into()))?;
+    let mut variants = opened(plan)?;
     let count = variants.len();
     for (number, (_, plan)) in variants.iter_mut().enumerate() {
         plan.capture = capture.map(|directory| CapturePlan {

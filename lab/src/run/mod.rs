@@ -4,8 +4,9 @@ mod aquila;
 mod contender;
 mod datagrams;
 pub mod tcp;
-mod timeline;
 mod world;
+
+pub(crate) use datagrams::{COMMAND_BYTES, PARAMETER_BYTES};
 
 use aquila_emu::Direction;
 
@@ -62,7 +63,7 @@ pub fn run(plan: &Plan, contender: &ContenderPlan, seed: u64) -> Result<Run, Run
 }
 
 /// Any instant will do: only differences to it count. In the future, so that traces may have begun before it.
-fn origin() -> std::time::Instant {
+pub(crate) fn origin() -> std::time::Instant {
     std::time::Instant::now() + std::time::Duration::from_secs(86_400)
 }
 

@@ -11,12 +11,12 @@ use aquila_proto::{Bitrate, ByteCount};
 use capture::Capture;
 
 use super::contender::{Contender, Content, Outgoing, Output, Wire};
-use super::timeline::{Entry, Step, timeline};
 use super::{RunError, direction_from};
 use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
 use crate::pair::IP_UDP;
 use crate::plan::{Mode, Plan, TrafficKind};
 use crate::record::{Event, Flow, LinkSample, LinkSeries, Run};
+use crate::timeline::{Entry, Step, timeline};
 
 /// A packet on a link.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(plan: &'a Plan, seed: u64, start: Instant) -> Result<Self, RunError> {
         let channel = |link: &toml::Spanned<crate::plan::LinkPlan>| {
-            Channel::new(link.get_ref(), &plan.folder, seed ^ hash_of(link.get_ref().name.get_ref()), start)
+            Channel::new(link.get_ref(), &plan.folder, crate::channels::seed_of(link.get_ref(), seed), start)
         };
         let channels = plan.links.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
         let rates = channels.iter().flat_map(|channel| DIRECTIONS.map(|direction| channel.look(direction).rate()));
