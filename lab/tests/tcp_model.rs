@@ -345,17 +345,21 @@ proptest! {
         for (wait, bytes) in writes {
             at += ms(wait);
             ends.run(at, 0);
-            ends.ends[0].write(ends.now, bytes);
-            ends.transmit(0);
+            for node in 0..2 {
+                ends.ends[node].write(ends.now, bytes);
+                ends.transmit(node);
+            }
             written += bytes;
         }
         for _ in 0..200 {
             at += Duration::from_secs(60);
             ends.run(at, 0);
-            prop_assert!(ends.read[1] <= written);
+            prop_assert!(ends.read.iter().all(|read| *read <= written));
         }
-        prop_assert_eq!(ends.read[1], written);
-        prop_assert_eq!(ends.ends[0].buffered(), 0);
-        prop_assert_eq!(ends.ends[0].next_deadline(), None, "nothing under way, nothing to wait for");
+        prop_assert_eq!(ends.read, [written; 2]);
+        for end in &ends.ends {
+            prop_assert_eq!(end.buffered(), 0);
+            prop_assert_eq!(end.next_deadline(), None, "nothing under way, nothing to wait for");
+        }
     }
 }

@@ -315,6 +315,14 @@ impl Sender {
     /// timeout many small messages go as one segment.
     fn repeat(&mut self, now: Instant, index: usize, room: u64) -> Span {
         let fits = |span: Span, next: &Sent| !next.sacked && next.span.to - span.from <= room.min(MSS);
+        let whole = self.segments[index].span;
+        if whole.len() > room {
+            // SACK blocks leave less room than when it was sent first.
+            let cut = whole.from + room;
+            let rest = Sent { span: Span { from: cut, to: whole.to }, ..self.segments[index] };
+            self.segments[index].span.to = cut;
+            self.segments.insert(index + 1, rest);
+        }
         while let Some(next) = self.segments.get(index + 1).copied()
             && fits(self.segments[index].span, &next)
         {
