@@ -51,6 +51,9 @@ const MIN_PAIRS: usize = 8;
 const BUSY_MARGIN_US: i64 = 1_500;
 /// The capacity is updated this often, a frame at 30 Hz, or once per round trip if that is less.
 const UPDATE: Duration = Duration::from_millis(33);
+/// Acknowledgements come in their own time on a short path: the window is at least what the capacity carries in this, within
+/// one and two times the least window.
+const LEAST_SPAN: Duration = Duration::from_millis(32);
 /// A longer base round trip is a mistake.
 const MAX_RTT: Duration = Duration::from_secs(10);
 const INITIAL_RTT: Duration = Duration::from_millis(100);
@@ -58,6 +61,8 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// sooner and growth is faster, up to 1.34. Within [`HOLD`] of the link's having been the limit, at most to [`HOLD_GAIN`]
 /// of what it was.
 const GROWTH: f64 = 1.06;
+/// Before the link has ever been seen to be the limit.
+const FIRST_GROWTH: f64 = 1.2;
 const GROWTH_RTT: Duration = Duration::from_millis(75);
 const MAX_GROWTH_EXPONENT: f64 = 5.0;
 /// Time over the round trip until a report shows what a packet met.
@@ -167,7 +172,8 @@ impl DelayController {
 
     fn growth(&self) -> f64 {
         let loop_time = self.base_rtt() + REPORT_DELAY;
-        GROWTH.powf((GROWTH_RTT.as_secs_f64() / loop_time.as_secs_f64()).min(MAX_GROWTH_EXPONENT))
+        let growth = if self.last_limit.is_none() { FIRST_GROWTH } else { GROWTH };
+        growth.powf((GROWTH_RTT.as_secs_f64() / loop_time.as_secs_f64()).min(MAX_GROWTH_EXPONENT))
     }
 
     fn update_capacity(&mut self, now: Instant) {
@@ -271,7 +277,8 @@ impl Controller for DelayController {
             return ByteCount::ZERO;
         }
         let span = self.base_rtt() + self.config.ack_delay + self.config.target;
-        self.capacity.bytes_in(span).max(self.config.min_window)
+        let least = self.capacity.bytes_in(LEAST_SPAN).clamp(self.config.min_window, ByteCount(2 * self.config.min_window.0));
+        self.capacity.bytes_in(span).max(least)
     }
 
     fn pacing_rate(&self, now: Instant) -> Bitrate {
