@@ -277,7 +277,8 @@ impl Controller for DelayController {
             return ByteCount::ZERO;
         }
         let span = self.base_rtt() + self.config.ack_delay + self.config.target;
-        let least = self.capacity.bytes_in(LEAST_SPAN).clamp(self.config.min_window, ByteCount(2 * self.config.min_window.0));
+        let least =
+            self.capacity.bytes_in(LEAST_SPAN).clamp(self.config.min_window, ByteCount(2 * self.config.min_window.0));
         self.capacity.bytes_in(span).max(least)
     }
 
