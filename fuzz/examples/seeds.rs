@@ -45,7 +45,7 @@ fn wire() {
         place: None,
     };
     let setpoint = MessageHeader { slot: Some(3), max_age_ms: 300, ..header };
-    let placed = MessageHeader { place: Some(Place { after: 70_000, counted: true }), ..header };
+    let placed = MessageHeader { place: Some(Place { control: 70_000, telemetry: Some(3), counted: true }), ..header };
     let arrival = |n: u32| (n % 7 != 3).then_some(Arrival { at_us: 1_000_000 + n * 2400, ecn: (n % 4) as u8 });
     let feedback = Feedback { sent_us: 1_000_000, first_seq: 65_530, arrivals: (0..40).map(arrival).collect() };
     codec(0, "varint", &|out| out.extend([0x25, 0x7b, 0xbd, 0x9d, 0x7f, 0x3e, 0x7d, 0xc2, 0x19, 0x7c, 0x5e, 0xff]));

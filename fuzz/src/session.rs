@@ -245,7 +245,7 @@ impl Pair {
             max_age_ms: input.u16().into(),
             slot: (bits & 0x10 != 0).then(|| u64::from(bits >> 6)),
             telemetry: bits & 0x20 != 0,
-            place: self.place(input),
+            place: self.place(input, bits & 0x20 != 0),
         };
         let mark = self.marked.len() as u32;
         // Batches of telemetry count on their own, and their window does not outlive the process.
@@ -259,10 +259,11 @@ impl Pair {
     }
 
     /// A place among signed frames, near or far, or none.
-    fn place(&mut self, input: &mut Input<'_>) -> Option<Place> {
+    fn place(&mut self, input: &mut Input<'_>, telemetry: bool) -> Option<Place> {
         let bits = input.u8();
         let after = if bits & 4 == 0 { u64::from(bits >> 3) } else { u64::from(input.u32()) << (bits >> 3) };
-        (bits & 1 != 0).then_some(Place { after: after >> 2, counted: bits & 2 != 0 })
+        let telemetry = telemetry.then_some(after >> 3);
+        (bits & 1 != 0).then_some(Place { control: after >> 2, telemetry, counted: bits & 2 != 0 })
     }
 
     fn send_message(&mut self, input: &mut Input<'_>) {

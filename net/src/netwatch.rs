@@ -1,11 +1,13 @@
 //! Tells when an interface or address of this machine comes or goes, from the kernel's netlink messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 
 use futures_util::StreamExt;
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::LinkFlags;
 use rtnetlink::MulticastGroup;
 use tokio::sync::mpsc;
@@ -37,10 +39,10 @@ pub fn watch() -> io::Result<mpsc::Receiver<NetworkChange>> {
     let (changes, receiver) = mpsc::channel(1);
     let driver = tokio::spawn(connection);
     tokio::spawn(async move {
-        let mut links = BTreeMap::new();
+        let mut known = Known::default();
         while let Some((message, _)) = messages.next().await {
             let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
-            let Some(change) = judge(&message, &mut links) else { continue };
+            let Some(change) = judge(&message, &mut known) else { continue };
             tracing::debug!(?change, "network");
             if let Err(mpsc::error::TrySendError::Closed(_)) = changes.try_send(change) {
                 break;
@@ -51,10 +53,42 @@ pub fn watch() -> io::Result<mpsc::Receiver<NetworkChange>> {
     Ok(receiver)
 }
 
-/// What a message means. Links report many things besides coming up: `links` remembers their last flags.
-fn judge(message: &RouteNetlinkMessage, links: &mut BTreeMap<u32, LinkFlags>) -> Option<NetworkChange> {
+/// What was last heard: links report many things besides coming up, and an address each time that its lifetime is renewed.
+#[derive(Debug, Default)]
+struct Known {
+    links: BTreeMap<u32, LinkFlags>,
+    addresses: BTreeSet<(u32, IpAddr)>,
+}
+
+/// Addresses remembered; beyond it the memory begins anew.
+const MAX_ADDRESSES: usize = 1024;
+
+/// Interface and address of a message.
+fn address_of(message: &AddressMessage) -> Option<(u32, IpAddr)> {
+    let address = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) | AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    })?;
+    Some((message.header.index, address))
+}
+
+/// What a message means.
+fn judge(message: &RouteNetlinkMessage, known: &mut Known) -> Option<NetworkChange> {
+    let links = &mut known.links;
     match message {
-        RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => Some(NetworkChange::Address),
+        RouteNetlinkMessage::NewAddress(address) => {
+            if known.addresses.len() >= MAX_ADDRESSES {
+                known.addresses.clear();
+            }
+            let is_new = address_of(address).is_none_or(|address| known.addresses.insert(address));
+            is_new.then_some(NetworkChange::Address)
+        }
+        RouteNetlinkMessage::DelAddress(address) => {
+            if let Some(address) = address_of(address) {
+                known.addresses.remove(&address);
+            }
+            Some(NetworkChange::Address)
+        }
         RouteNetlinkMessage::NewLink(link) => {
             let up = link.header.flags & (LinkFlags::Up | LinkFlags::LowerUp);
             let before = links.insert(link.header.index, up);
@@ -80,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_changes_of_state_and_default_routes_count() {
-        let mut links = BTreeMap::new();
+        let mut links = Known::default();
         let link = |flags| {
             let mut link = LinkMessage::default();
             link.header.index = 3;
@@ -97,5 +131,22 @@ mod tests {
         };
         assert_eq!(judge(&route(24), &mut links), None);
         assert_eq!(judge(&route(0), &mut links), Some(NetworkChange::Route));
+    }
+
+    #[test]
+    fn an_address_counts_when_it_comes_and_goes_not_when_its_lifetime_is_renewed() {
+        let mut known = Known::default();
+        let address = |index, last| {
+            let mut message = AddressMessage::default();
+            message.header.index = index;
+            message.attributes.push(AddressAttribute::Address(IpAddr::from([192, 0, 2, last])));
+            message
+        };
+        let new = |index, last| RouteNetlinkMessage::NewAddress(address(index, last));
+        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Address));
+        assert_eq!(judge(&new(1, 7), &mut known), None);
+        assert_eq!(judge(&new(2, 7), &mut known), Some(NetworkChange::Address));
+        assert_eq!(judge(&RouteNetlinkMessage::DelAddress(address(1, 7)), &mut known), Some(NetworkChange::Address));
+        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Address));
     }
 }

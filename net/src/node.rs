@@ -314,19 +314,23 @@ impl Node {
     /// A socket that is bound to an interface dies with it; after the modem is back only a new one works.
     fn reopen_bound_socket(&mut self) {
         let Some(interface) = self.config.bind_interface.as_deref() else { return };
-        let Some(old) = self.socket.as_ref().and_then(|socket| socket.local_addr().ok()) else { return };
-        let reopened = match self.config.role {
-            Role::Connect(_) => BearerSocket::towards(old, Some(interface)),
-            // Its port has to be free first.
-            Role::Listen(address) => {
+        let old = self.socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        let reopened = match (&self.config.role, old) {
+            (Role::Connect(_), Some(old)) => BearerSocket::towards(old, Some(interface)),
+            // Opened with the next address that is looked up.
+            (Role::Connect(_), None) => return,
+            (Role::Listen(address), _) => {
+                // Its port has to be free first.
                 self.socket = None;
-                BearerSocket::listen(address, Some(interface))
+                BearerSocket::listen(*address, Some(interface))
             }
         };
         match reopened {
             Ok(socket) => self.socket = Some(socket),
             // Still gone: its return is another network change.
-            Err(error) => tracing::debug!(%error, interface, "cannot bind to the interface"),
+            Err(error) => {
+                tracing::warn!(%error, interface, "cannot bind to the interface; trying again when it changes")
+            }
         }
     }
 
@@ -451,7 +455,10 @@ impl Node {
             Event::RecoveryPointWanted { flow } => self.ask_camera(CameraRequest::RecoveryPoint { flow }),
             Event::State { state, silence } => {
                 match state {
-                    LinkState::Up => tracing::info!("link up"),
+                    LinkState::Up => {
+                        self.dialler.on_up();
+                        tracing::info!("link up");
+                    }
                     LinkState::Stalled => tracing::debug!(?silence, "link stalled"),
                     LinkState::Lost => tracing::warn!(?silence, "link lost: nothing heard from the other side"),
                     LinkState::Down => tracing::warn!("link down: no connection"),

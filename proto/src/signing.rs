@@ -4,10 +4,15 @@
 //! (devguide `en/guide/message_signing.md`), so a command that was lost once and sent again behind newer frames would be
 //! refused. The sender numbers the signed messages that it repeats until they arrive, and the receiver holds back what was
 //! sent after one that is missing, for a bounded time. Unsigned frames are never held.
+//!
+//! Control waits for Control only: a command is worth more than a parameter, which is refused then and asked for again by
+//! the protocols above. Telemetry waits for both, until something of Control passes: then what is still missing is lost
+//! anyway, and what waits for it goes first.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::Class;
 use crate::mavlink::{Address, Frame};
 
 /// Frames signed by one source on one of its links: what a receiver keeps one time stamp for.
@@ -29,10 +34,50 @@ impl SigningStream {
 /// Place of a message in its signing stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Counted messages of the stream that were sent before this one, in this life of the sender.
-    pub after: u64,
+    /// Counted messages of class Control that were sent before this one in its stream, in this life of the sender.
+    pub control: u64,
+    /// Counted messages of class Telemetry that were; `None` if it does not wait for them, being Control.
+    pub telemetry: Option<u64>,
     /// Whether this one counts: it is repeated until it arrives, so it is worth waiting for.
     pub counted: bool,
+}
+
+impl Place {
+    /// What is given out once this message has been.
+    fn done(self) -> Done {
+        let own = u64::from(self.counted);
+        match self.telemetry {
+            None => Done { control: self.control + own, telemetry: 0 },
+            Some(telemetry) => Done { control: self.control, telemetry: telemetry + own },
+        }
+    }
+}
+
+/// Counted messages of a stream that have been given out or given up, by class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Done {
+    control: u64,
+    telemetry: u64,
+}
+
+impl Done {
+    fn allows(self, place: Place) -> bool {
+        place.control <= self.control && place.telemetry.is_none_or(|telemetry| telemetry <= self.telemetry)
+    }
+
+    /// Takes in that a message is given out whose turn it is.
+    fn on_next(&mut self, place: Place) {
+        match place.telemetry {
+            None => self.control += u64::from(place.counted && place.control == self.control),
+            Some(telemetry) => self.telemetry += u64::from(place.counted && telemetry == self.telemetry),
+        }
+    }
+
+    /// Takes in that nothing before these is waited for any longer.
+    fn skip_to(&mut self, other: Self) {
+        self.control = self.control.max(other.control);
+        self.telemetry = self.telemetry.max(other.telemetry);
+    }
 }
 
 /// Streams that are told apart at either end. More do not occur; beyond it their order is not kept.
@@ -43,19 +88,20 @@ const MAX_HELD: usize = 512;
 /// The sender's counters.
 #[derive(Debug, Default)]
 pub struct PlaceIssuer {
-    counted: BTreeMap<SigningStream, u64>,
+    counted: BTreeMap<SigningStream, Done>,
 }
 
 impl PlaceIssuer {
     /// The place of the next message of a stream, in order of sending.
-    pub fn issue(&mut self, stream: SigningStream, counted: bool) -> Option<Place> {
+    pub fn issue(&mut self, stream: SigningStream, class: Class, counted: bool) -> Option<Place> {
         if self.counted.len() >= MAX_STREAMS && !self.counted.contains_key(&stream) {
             return None;
         }
         let next = self.counted.entry(stream).or_default();
-        let after = *next;
-        *next += u64::from(counted);
-        Some(Place { after, counted })
+        let telemetry = (class != Class::Control).then_some(next.telemetry);
+        let place = Place { control: next.control, telemetry, counted };
+        next.on_next(place);
+        Some(place)
     }
 }
 
@@ -69,16 +115,16 @@ pub struct Resequencer<M> {
 
 #[derive(Debug)]
 struct Stream<M> {
-    /// Counted messages that have been given out or given up.
-    done: u64,
-    /// By place (what is not counted first) and arrival.
-    held: BTreeMap<(u64, bool, u64), Held<M>>,
+    done: Done,
+    /// In order of sending, as far as places tell: by what went before, what is not counted first; then by arrival.
+    held: BTreeMap<(u64, u64, bool, u64), Held<M>>,
     arrivals: u64,
 }
 
 #[derive(Debug)]
 struct Held<M> {
     until: Instant,
+    place: Place,
     message: M,
 }
 
@@ -104,27 +150,36 @@ impl<M> Resequencer<M> {
             return Some(message);
         }
         // The first one heard of a stream sets its beginning: what was sent earlier may never come.
-        let fresh = || Stream { done: place.after, held: BTreeMap::new(), arrivals: 0 };
-        let stream = self.streams.entry(key).or_insert_with(fresh);
-        if place.after <= stream.done {
-            stream.done += u64::from(place.counted && place.after == stream.done);
-            return Some(message);
-        }
-        if self.held >= MAX_HELD {
+        let stream = self.streams.entry(key).or_insert_with(|| Stream {
+            done: Done { control: place.control, telemetry: place.telemetry.unwrap_or_default() },
+            held: BTreeMap::new(),
+            arrivals: 0,
+        });
+        let in_turn = stream.done.allows(place);
+        let passes = in_turn && place.telemetry.is_none() && stream.give_up_telemetry_before(place);
+        if self.held >= MAX_HELD || (in_turn && !passes) {
+            stream.done.on_next(place);
             return Some(message);
         }
         stream.arrivals += 1;
-        stream.held.insert((place.after, place.counted, stream.arrivals), Held { until: now + hold, message });
+        // Telemetry that is after as many commands was sent before the next of them.
+        let key = (place.control, place.telemetry.unwrap_or(u64::MAX), place.counted, stream.arrivals);
+        stream.held.insert(key, Held { until: now + hold, place, message });
         self.held += 1;
         None
     }
 
     /// The next message that may be used now, in order within its stream.
     pub fn poll(&mut self, now: Instant) -> Option<M> {
-        let ready = |stream: &Stream<M>| stream.is_next_in_order() || stream.next_release().is_some_and(|at| at <= now);
-        let stream = self.streams.values_mut().find(|stream| ready(stream))?;
-        let ((after, counted, _), held) = stream.held.pop_first()?;
-        stream.done = stream.done.max(after + u64::from(counted));
+        if self.held == 0 {
+            return None;
+        }
+        let (stream, key) = self.streams.values_mut().find_map(|stream| {
+            let key = stream.ready(now)?;
+            Some((stream, key))
+        })?;
+        let held = stream.held.remove(&key)?;
+        stream.done.skip_to(held.place.done());
         self.held -= 1;
         Some(held.message)
     }
@@ -148,8 +203,23 @@ impl<M> Resequencer<M> {
 }
 
 impl<M> Stream<M> {
-    fn is_next_in_order(&self) -> bool {
-        self.held.first_key_value().is_some_and(|((after, ..), _)| *after <= self.done)
+    /// The first whose turn it is, or else, if one has waited long enough, the first of its class.
+    fn ready(&self, now: Instant) -> Option<(u64, u64, bool, u64)> {
+        let in_turn = self.held.iter().find(|(_, held)| self.done.allows(held.place));
+        let waited = || self.held.values().find(|held| held.until <= now).map(|held| held.place.telemetry.is_some());
+        let released = || {
+            let telemetry = waited()?;
+            self.held.iter().find(|(_, held)| held.place.telemetry.is_some() == telemetry)
+        };
+        in_turn.or_else(released).map(|(key, _)| *key)
+    }
+
+    /// Waits no longer for what telemetry waits for that was sent before `place`; whether there is any.
+    fn give_up_telemetry_before(&mut self, place: Place) -> bool {
+        let before = |held: &&Held<M>| held.place.telemetry.is_some() && held.place.control <= place.control;
+        let last = self.held.values().filter(before).map(|held| held.place.done().telemetry).max();
+        self.done.telemetry = self.done.telemetry.max(last.unwrap_or_default());
+        last.is_some()
     }
 
     /// When the first of the held ones has waited long enough; those before it in order go with it.
@@ -168,12 +238,16 @@ mod tests {
     const HOLD: Duration = Duration::from_millis(100);
     const STREAM: SigningStream = SigningStream { source: Address::new(255, 190), link: 0 };
 
-    fn command(after: u64) -> Place {
-        Place { after, counted: true }
+    fn command(control: u64) -> Place {
+        Place { control, telemetry: None, counted: true }
     }
 
-    fn setpoint(after: u64) -> Place {
-        Place { after, counted: false }
+    fn setpoint(control: u64) -> Place {
+        Place { control, telemetry: None, counted: false }
+    }
+
+    fn parameter(control: u64, telemetry: u64) -> Place {
+        Place { control, telemetry: Some(telemetry), counted: true }
     }
 
     fn drain(order: &mut Resequencer<u32>, now: Instant) -> Vec<u32> {
@@ -210,6 +284,35 @@ mod tests {
     }
 
     #[test]
+    fn control_does_not_wait_for_a_parameter_which_waits_for_it() {
+        let start = Instant::now();
+        let mut order = Resequencer::default();
+        let admit = |order: &mut Resequencer<u32>, ms: u64, place, message| {
+            let now = start + Duration::from_millis(ms);
+            let mut out: Vec<u32> = order.admit(now, HOLD, (1, STREAM), place, message).into_iter().collect();
+            out.extend(drain(order, now));
+            out
+        };
+        assert_eq!(admit(&mut order, 0, command(0), 10), [10]);
+        assert_eq!(admit(&mut order, 1, parameter(1, 0), 11), [11]);
+        // Parameter 1 is lost: parameter 2 waits. A command does not, and what waits goes before it.
+        assert_eq!(admit(&mut order, 2, parameter(1, 2), 13), []);
+        assert_eq!(admit(&mut order, 3, command(1), 14), [13, 14]);
+        assert_eq!(admit(&mut order, 4, setpoint(2), 15), [15]);
+        assert_eq!(admit(&mut order, 50, parameter(1, 1), 12), [12], "too late for its receiver");
+        // Command 2 is lost: all that came after it wait.
+        assert_eq!(admit(&mut order, 60, parameter(3, 3), 17), []);
+        assert_eq!(admit(&mut order, 61, setpoint(3), 18), []);
+        assert_eq!(admit(&mut order, 80, command(2), 16), [16, 17, 18]);
+        // Parameter 4 is lost and comes before any command.
+        assert_eq!(admit(&mut order, 100, parameter(3, 5), 20), []);
+        assert_eq!(admit(&mut order, 150, parameter(3, 4), 19), [19, 20]);
+        // Parameter 6 never comes.
+        assert_eq!(admit(&mut order, 200, parameter(3, 7), 22), []);
+        assert_eq!(drain(&mut order, start + Duration::from_millis(300)), [22]);
+    }
+
+    #[test]
     fn a_stream_heard_for_the_first_time_begins_where_it_is() {
         let now = Instant::now();
         let mut order = Resequencer::default();
@@ -239,11 +342,14 @@ mod tests {
     fn places_count_per_stream_and_their_number_is_bounded() {
         let mut issuer = PlaceIssuer::default();
         let other = SigningStream { link: 1, ..STREAM };
-        assert_eq!(issuer.issue(STREAM, true), Some(command(0)));
-        assert_eq!(issuer.issue(STREAM, false), Some(setpoint(1)));
-        assert_eq!(issuer.issue(other, true), Some(command(0)));
-        assert_eq!(issuer.issue(STREAM, true), Some(command(1)));
-        let named = (0..=255).filter(|link| issuer.issue(SigningStream { link: *link, ..STREAM }, true).is_some());
+        assert_eq!(issuer.issue(STREAM, Class::Control, true), Some(command(0)));
+        assert_eq!(issuer.issue(STREAM, Class::Control, false), Some(setpoint(1)));
+        assert_eq!(issuer.issue(other, Class::Control, true), Some(command(0)));
+        assert_eq!(issuer.issue(STREAM, Class::Telemetry, true), Some(parameter(1, 0)));
+        assert_eq!(issuer.issue(STREAM, Class::Control, true), Some(command(1)));
+        assert_eq!(issuer.issue(STREAM, Class::Telemetry, true), Some(parameter(2, 1)));
+        let stream = |link| SigningStream { link, ..STREAM };
+        let named = (0..=255).filter(|link| issuer.issue(stream(*link), Class::Control, true).is_some());
         assert_eq!(named.count(), MAX_STREAMS);
     }
 
@@ -252,15 +358,16 @@ mod tests {
         /// the time of the oldest that is missing comes out in order.
         #[test]
         fn given_out_once_in_time_and_in_order_if_all_come_in_time(
-            messages in proptest::collection::vec((any::<bool>(), 0u64..150, 0u8..10), 1..200),
+            messages in proptest::collection::vec((any::<bool>(), any::<bool>(), 0u64..150, 0u8..10), 1..200),
         ) {
             let start = Instant::now();
             let mut issuer = PlaceIssuer::default();
             // One message every 5 ms, each with a delay of its own; some of those not counted are lost.
             let mut arrivals: Vec<(u64, u32, Place)> = Vec::new();
             let mut all_in_time = true;
-            for (n, (counted, delay, luck)) in messages.iter().enumerate() {
-                let place = issuer.issue(STREAM, *counted).unwrap();
+            for (n, (counted, telemetry, delay, luck)) in messages.iter().enumerate() {
+                let class = if *telemetry { Class::Telemetry } else { Class::Control };
+                let place = issuer.issue(STREAM, class, *counted).unwrap();
                 // The first that arrives sets the beginning.
                 let delay = if n == 0 { &0 } else { delay };
                 if *counted || *luck > 0 {
@@ -289,8 +396,11 @@ mod tests {
                 prop_assert!(*at <= arrived + 100, "{n} waited {} ms", at - arrived);
             }
             if all_in_time {
-                let counted: Vec<u32> = given.iter().copied().filter(|n| messages[*n as usize].0).collect();
-                prop_assert!(counted.is_sorted() || counted.len() < 2, "{counted:?}");
+                for class in [false, true] {
+                    let of_class = |n: &u32| messages[*n as usize].0 && messages[*n as usize].1 == class;
+                    let counted: Vec<u32> = given.iter().copied().filter(of_class).collect();
+                    prop_assert!(counted.is_sorted(), "{counted:?}");
+                }
             }
             given.sort_unstable();
             given.dedup();

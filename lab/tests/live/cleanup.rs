@@ -183,10 +183,24 @@ pub fn nothing_is_left_after_a_panic() {
 
 pub fn ctrl_c_ends_it() {
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        if is_ignored(signal) {
+            println!(
+                "  {signal} left out: it is ignored here, as it is behind nohup and in background jobs of scripts"
+            );
+            continue;
+        }
         let run = Run::new("victim");
         send(run.chain[0], signal);
         assert_eq!(run.finish(), code);
     }
+}
+
+/// Whether this process was started with a signal ignored, which its children inherit.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask & 1 << (signal as i32 - 1) != 0
 }
 
 /// Ends in good order when it is interrupted, with exit code 3 if the tear-down ran.

@@ -33,6 +33,8 @@ pub(super) struct Dialler {
     attempts: usize,
     connected: bool,
     unanswered: u32,
+    /// The other side has been heard since an address was last wanted.
+    up: bool,
 }
 
 impl Dialler {
@@ -47,6 +49,7 @@ impl Dialler {
             last_failure: None,
             attempts: 0,
             connected: false,
+            up: false,
             unanswered: 0,
         }
     }
@@ -72,9 +75,16 @@ impl Dialler {
         let Some(remote) = self.remote.clone() else { return };
         self.current = current;
         self.wanted = Some(tokio::time::Instant::now() + PATIENCE);
+        self.up = false;
         if self.lookup.is_none() {
             self.lookup = Some(tokio::spawn((self.resolve)(remote)));
         }
+    }
+
+    /// The other side is heard: no other address is wanted, whatever a lookup under way will say.
+    pub fn on_up(&mut self) {
+        self.wanted = None;
+        self.up = true;
     }
 
     /// Waits for an address to connect to, one for each time that one was wanted; `None` if there is none to try. For ever
@@ -95,9 +105,10 @@ impl Dialler {
             self.lookup = None;
             match result {
                 Ok(Ok(addresses)) if !addresses.is_empty() => {
-                    let news = addresses.iter().any(|address| !self.known.contains(address));
+                    // One that comes late must not disturb a link that is up again, nor, if it says nothing new, the attempt that
+                    // is under way.
+                    let news = !self.up && addresses.iter().any(|address| !self.known.contains(address));
                     self.known = addresses;
-                    // One that comes late and says nothing new must not disturb the attempt that is under way.
                     if self.wanted.take().is_some() || news {
                         return Some(self.choose());
                     }

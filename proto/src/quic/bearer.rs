@@ -282,8 +282,7 @@ impl QuicBearer {
         Ok(self.add(Conn::new(self.next_connection, now, handle, connection, gate, remote)))
     }
 
-    /// A client's tickets, to be kept over a restart, if they changed since the last call. Secret. To be stored before
-    /// the next packet leaves, since it marks tickets as used.
+    /// A client's tickets, to be kept over a restart, if they changed since the last call. Secret.
     pub fn resumption_snapshot(&self) -> Option<Vec<u8>> {
         self.book.snapshot()
     }
@@ -409,6 +408,13 @@ impl QuicBearer {
     pub fn send_datagram_to(&mut self, connection: ConnectionId, bytes: Bytes) -> bool {
         let conn = self.connection_mut(connection).filter(|conn| !conn.has_ended());
         conn.is_some_and(|conn| conn.inner.datagrams().send(bytes, false).is_ok())
+    }
+
+    /// Whether all datagrams for a connection have left.
+    pub fn is_drained_to(&mut self, connection: ConnectionId) -> bool {
+        let conn = self.connection_mut(connection);
+        // QUIC keeps some bytes of the space for itself.
+        conn.is_none_or(|conn| conn.inner.datagrams().send_buffer_space() >= transport::SEND_BUFFER - 256)
     }
 
     /// Writes to the bulk stream; returns the bytes taken, 0 when the peer's flow control holds us back.

@@ -76,7 +76,7 @@ impl TicketBook {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What to store, if it changed since the last call: before anything more is sent, since it marks tickets as used.
+    /// What to store, if it changed since the last call.
     pub fn snapshot(&self) -> Option<Vec<u8>> {
         let mut book = self.lock();
         let transcript = book.transcript.clone().filter(|_| book.dirty)?;

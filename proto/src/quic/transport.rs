@@ -20,6 +20,9 @@ const MAX_STREAMS: u32 = 4096;
 const ACK_THRESHOLD: u32 = 9;
 const MAX_ACK_DELAY: Duration = Duration::from_millis(5);
 
+/// Bytes of datagrams that wait in QUIC at most; but for a packet's worth none do.
+pub(super) const SEND_BUFFER: usize = 1 << 16;
+
 /// RTT assumed before the first sample: a cellular link's, instead of the 333 ms of RFC 9002 §6.2.2.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
@@ -41,7 +44,7 @@ pub(super) fn config(mtu: u16, idle: Duration, gate: Arc<OpenGate>) -> Transport
         .max_concurrent_uni_streams(VarInt::from_u32(MAX_STREAMS))
         .max_concurrent_bidi_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(Some(1 << 20))
-        .datagram_send_buffer_size(1 << 16)
+        .datagram_send_buffer_size(SEND_BUFFER)
         .send_observed_address_reports(false);
     config
 }

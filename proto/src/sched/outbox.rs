@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::Class;
 use crate::mavlink::Frame;
 use crate::mavlink::treatment::StateKey;
 use crate::quic::StreamRef;
@@ -130,7 +131,7 @@ impl Outbox {
     pub fn pop_waiting(&mut self, places: &mut PlaceIssuer) -> Option<Outgoing> {
         let mut message = self.waiting.pop_front()?;
         if let Some(signing) = message.signing.filter(|_| message.place.is_none()) {
-            message.place = places.issue(signing, message.slot.is_none());
+            message.place = places.issue(signing, Class::Control, message.slot.is_none());
         }
         Some(message)
     }

@@ -309,8 +309,8 @@ impl Session {
     }
 
     /// Bytes of the resumption tickets to be kept over a restart, if they changed since the last call; see
-    /// [`QuicConfig::resumption`](crate::quic::QuicConfig::resumption). Secret. Store them before the packets of the same
-    /// drain leave.
+    /// [`QuicConfig::resumption`](crate::quic::QuicConfig::resumption). Secret. Store them soon: a ticket that is
+    /// used again costs a round trip, since the server knows that it was used.
     pub fn resumption_snapshot(&mut self) -> Option<Vec<u8>> {
         self.bearer.resumption_snapshot()
     }

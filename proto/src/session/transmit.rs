@@ -213,6 +213,9 @@ impl Session {
     /// Copies of control for a client that is resuming: it reads them a round trip before the handshake is complete here.
     fn feed_resuming(&mut self) -> bool {
         let Some((connection, copied)) = self.outbound.resuming else { return false };
+        if !self.bearer.is_drained_to(connection) {
+            return false; // What it may be sent before its address is validated is used up: copies would only age.
+        }
         let room = usize::from(self.config.quic.mtu) - 100;
         let (mut body, mut last) = (BytesMut::with_capacity(room), copied);
         flow::put(&mut body, flow::COPIES);
@@ -297,8 +300,8 @@ impl Session {
         if self.transactions.due(now, silence).is_none() {
             let max = self.max_batch();
             let Some(batch) = self.telemetry.pop_batch(now, max, self.transactions.has_room()) else { return false };
-            let place = batch.signing.and_then(|stream| self.places.issue(stream, batch.reliable));
-            let expires = now + self.config.telemetry.age;
+            let place = batch.signing.and_then(|stream| self.places.issue(stream, Class::Telemetry, batch.reliable));
+            let expires = batch.origin + self.config.telemetry.age;
             match (batch.reliable, place) {
                 (true, place) => self.transactions.add(batch.origin, expires, batch.frames, place),
                 (false, None) => return self.send_states(now, &batch.frames),

@@ -39,7 +39,7 @@ const FLAG_COUNTED: u8 = 8;
 
 impl MessageHeader {
     /// Longest header in bytes, flow id included.
-    pub const MAX_LEN: usize = 1 + 1 + 8 + 8 + 4 + 8 + 8 + 8;
+    pub const MAX_LEN: usize = 1 + 1 + 8 + 8 + 4 + 8 + 8 + 8 + 8;
 
     /// Writes the flow id and the header, as a stream begins.
     pub fn put_on_stream(&self, out: &mut impl BufMut) {
@@ -61,7 +61,10 @@ impl MessageHeader {
             put_varint(out, slot);
         }
         if let Some(place) = self.place {
-            put_varint(out, place.after);
+            put_varint(out, place.control);
+            if self.telemetry {
+                put_varint(out, place.telemetry.unwrap_or_default());
+            }
         }
     }
 
@@ -82,11 +85,16 @@ impl MessageHeader {
             true => Some(take_varint(&mut bytes)?),
             false => None,
         };
+        let telemetry = flags & FLAG_TELEMETRY != 0;
         let place = match flags & FLAG_PLACE != 0 {
-            true => Some(Place { after: take_varint(&mut bytes)?, counted: flags & FLAG_COUNTED != 0 }),
+            true => {
+                let control = take_varint(&mut bytes)?;
+                let after = if telemetry { Some(take_varint(&mut bytes)?) } else { None };
+                Some(Place { control, telemetry: after, counted: flags & FLAG_COUNTED != 0 })
+            }
             false => None,
         };
-        Some((Self { epoch, seq, origin_us, max_age_ms, slot, telemetry: flags & FLAG_TELEMETRY != 0, place }, bytes))
+        Some((Self { epoch, seq, origin_us, max_age_ms, slot, telemetry, place }, bytes))
     }
 }
 
@@ -148,7 +156,7 @@ mod tests {
     use super::*;
 
     fn header(slot: Option<u64>) -> MessageHeader {
-        let place = slot.map(|after| Place { after, counted: after % 2 == 0 });
+        let place = slot.map(|control| Place { control, telemetry: None, counted: control % 2 == 0 });
         MessageHeader {
             epoch: 1 << 40,
             seq: 12_345,
