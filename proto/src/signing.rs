@@ -254,16 +254,19 @@ mod tests {
         std::iter::from_fn(|| order.poll(now)).collect()
     }
 
+    /// What comes out when a message comes in `ms` after the start.
+    fn admit(order: &mut Resequencer<u32>, start: Instant, ms: u64, place: Place, message: u32) -> Vec<u32> {
+        let now = start + Duration::from_millis(ms);
+        let mut out: Vec<u32> = order.admit(now, HOLD, (1, STREAM), place, message).into_iter().collect();
+        out.extend(drain(order, now));
+        out
+    }
+
     #[test]
     fn what_came_after_a_lost_command_waits_for_it_and_not_longer_than_it_must() {
         let start = Instant::now();
         let mut order = Resequencer::default();
-        let admit = |order: &mut Resequencer<u32>, ms: u64, place, message| {
-            let now = start + Duration::from_millis(ms);
-            let mut out: Vec<u32> = order.admit(now, HOLD, (1, STREAM), place, message).into_iter().collect();
-            out.extend(drain(order, now));
-            out
-        };
+        let admit = |order: &mut Resequencer<u32>, ms, place, message| admit(order, start, ms, place, message);
         assert_eq!(admit(&mut order, 0, command(0), 10), [10]);
         assert_eq!(admit(&mut order, 0, setpoint(1), 11), [11]);
         // Command 1 is lost; a setpoint and command 2 wait for it.
@@ -287,12 +290,7 @@ mod tests {
     fn control_does_not_wait_for_a_parameter_which_waits_for_it() {
         let start = Instant::now();
         let mut order = Resequencer::default();
-        let admit = |order: &mut Resequencer<u32>, ms: u64, place, message| {
-            let now = start + Duration::from_millis(ms);
-            let mut out: Vec<u32> = order.admit(now, HOLD, (1, STREAM), place, message).into_iter().collect();
-            out.extend(drain(order, now));
-            out
-        };
+        let admit = |order: &mut Resequencer<u32>, ms, place, message| admit(order, start, ms, place, message);
         assert_eq!(admit(&mut order, 0, command(0), 10), [10]);
         assert_eq!(admit(&mut order, 1, parameter(1, 0), 11), [11]);
         // Parameter 1 is lost: parameter 2 waits. A command does not, and what waits goes before it.

@@ -31,7 +31,7 @@ pub fn judged(args: &LabLiveArgs, variants: Vec<(Variant, Plan)>, sandbox: &Sand
         let mut of_variant = Vec::new();
         let places = Places { binary: binary.clone(), folder: folder.join(format!("variant-{}", number + 1)) };
         for contender in plan.contenders.iter().map(|contender| contender.get_ref()) {
-            if let Err(reason) = run_live::is_possible(contender) {
+            if let Err(reason) = run_live::is_possible(plan, contender) {
                 eprintln!("{}: skipped: {reason}", contender.name());
                 continue;
             }

@@ -129,7 +129,7 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
             format!("two links are called {}", name.get_ref())
         })?;
     }
-    require(!plan.contenders.is_empty() || !plan.processes.is_empty(), None, || "there is no [[contender]]".into())?;
+    require(!plan.contenders.is_empty(), None, || "there is no [[contender]]".into())?;
     let mut names = BTreeSet::new();
     for contender in &plan.contenders {
         let name = contender.get_ref().name();
@@ -149,11 +149,6 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
     }
     for action in &plan.actions {
         check_action(plan, action.get_ref()).map_err(|message| (Some(action.span()), message))?;
-    }
-    for process in &plan.processes {
-        let node = &process.node;
-        let known = plan.nodes.contains(node.get_ref());
-        require(known, Some(node.span()), || format!("there is no node '{}'", node.get_ref()))?;
     }
     for check in &plan.checks {
         let bounds = check.get_ref();

@@ -66,9 +66,6 @@ pub struct Plan {
     /// What happens, and when.
     #[serde(rename = "action", default)]
     pub actions: Vec<Spanned<ActionPlan>>,
-    /// Programs of the user's own, live only.
-    #[serde(rename = "process", default)]
-    pub processes: Vec<ProcessPlan>,
     /// Values of the plan that are varied.
     #[serde(rename = "sweep", default)]
     pub sweeps: Vec<SweepPlan>,
@@ -90,25 +87,6 @@ pub struct CapturePlan {
     pub directory: PathBuf,
     /// Of runs with this seed.
     pub seed: u64,
-}
-
-/// A program with the hooks of the data-mule paper, live only.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProcessPlan {
-    /// Name in logs.
-    pub name: String,
-    /// The node it runs on.
-    pub node: Spanned<String>,
-    /// Run before the clock starts; waited for.
-    pub set_up: Option<String>,
-    /// Started when the clock starts, plus `at`.
-    pub run: String,
-    /// Time after the start of the clock.
-    #[serde(default)]
-    pub at: Time,
-    /// Run at the end, after the program has been stopped.
-    pub tear_down: Option<String>,
 }
 
 /// A bound on a metric.

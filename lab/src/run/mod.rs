@@ -23,7 +23,7 @@ pub enum RunError {
     #[error(transparent)]
     Channel(#[from] ChannelError),
     /// There is no model of a contender.
-    #[error("contender {0}: runs live only, by `aquila lab live`")]
+    #[error("contender {0}: has no model in virtual time")]
     LiveOnly(String),
     /// A contender cannot be set up.
     #[error("contender {name}: {message}")]

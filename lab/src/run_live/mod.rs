@@ -17,7 +17,7 @@ use crate::live::{
     Addresses, Cells, End, Event as LiveEvent, IpPacket, LinkId, LinkSpec, NodeId, Process, Record, Sandbox, Verdict,
     World, WorldError,
 };
-use crate::plan::{ContenderKind, ContenderPlan, Mode, OutageKind, Plan, Reconnect};
+use crate::plan::{ContenderKind, ContenderPlan, Mode, OutageKind, Plan, Reconnect, TrafficKind};
 use crate::record::{Event, LinkSample, LinkSeries, Run};
 use crate::timeline::{Entry, Step, timeline};
 use apps::Apps;
@@ -56,13 +56,32 @@ const READY: Duration = Duration::from_millis(1_500);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Whether a contender runs live as the plan has it, and if not, why.
-pub fn is_possible(contender: &ContenderPlan) -> Result<(), &'static str> {
+pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'static str> {
+    let video_from_elsewhere = |traffic: &&crate::plan::TrafficPlan| {
+        matches!(traffic.kind(), Ok(TrafficKind::Video(_) | TrafficKind::Datagrams(_)))
+            && *traffic.from.get_ref() != plan.nodes[0]
+    };
+    let datagrams = |traffic: &&crate::plan::TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Datagrams(_)));
+    let moves = timeline(plan).iter().any(|entry| match &entry.step {
+        Step::NewAddress => true,
+        Step::End(outage) => outage.new_address || outage.reconnect,
+        Step::Begin(_) | Step::Change(_) => false,
+    });
+    if plan.traffic().iter().any(video_from_elsewhere) {
+        return Err("video and datagrams come from the first node only, live");
+    }
     match (contender.kind, contender.reconnect) {
         (ContenderKind::Aquila, Reconnect::Resume | Reconnect::Fresh) => {
             Err("the program decides by itself how it reconnects; in virtual time it can be told")
         }
+        (ContenderKind::Aquila, Reconnect::Keep) if plan.traffic().iter().any(datagrams) => {
+            Err("datagrams beside the program are not sent live yet")
+        }
+        (ContenderKind::Tcp | ContenderKind::TcpReno, _) if moves => {
+            Err("a TCP connection that has to be made again is not, live")
+        }
         (ContenderKind::Aquila | ContenderKind::Udp | ContenderKind::Tcp | ContenderKind::TcpReno, _) => Ok(()),
-        (ContenderKind::Tls | ContenderKind::Mptcp, _) => Err("not yet"),
+        (ContenderKind::Tls | ContenderKind::Mptcp, _) => Err("not run live yet"),
     }
 }
 
@@ -79,7 +98,7 @@ pub fn run(
     interrupted: &AtomicBool,
 ) -> Result<Run, LiveRunError> {
     let wrong = |message: String| LiveRunError::Contender { name: contender.name().to_owned(), message };
-    is_possible(contender).map_err(|reason| wrong(reason.to_owned()))?;
+    is_possible(plan, contender).map_err(|reason| wrong(reason.to_owned()))?;
     let folder = places.folder.join(format!("{}-{seed}", contender.name()));
     std::fs::create_dir_all(&folder).map_err(|error| wrong(format!("{}: {error}", folder.display())))?;
     let (world, nodes, links) = build(plan, seed, sandbox)?;
@@ -98,6 +117,12 @@ pub fn run(
         world.replace(*link, start, cells(plan, number, seed, start)?)?;
     }
     let mut events = Vec::new();
+    let follows =
+        |traffic: &&crate::plan::TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(video)) if video.follow);
+    if plan.traffic().iter().any(follows) {
+        let text = "the camera does not follow the link, live: it sends at its full rate".to_owned();
+        events.push(Event { at_s: 0.0, place: plan.nodes[0].clone(), text });
+    }
     let steps = timeline(plan);
     let returns = schedule(plan, &world, &links, &steps, start, &mut events)?;
     let flows = apps.run(start, plan.duration(), &returns, interrupted);
