@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aquila_net::store::Store;
 use aquila_proto::identity::Identity;
+use aquila_proto::quic::TicketStore;
 use aquila_proto::{Output, Session, SessionConfig, Side};
 
 use crate::input::{Input, epoch};
@@ -54,10 +55,24 @@ pub fn store(data: &[u8]) {
         for name in ["starts", "replay", "resumption"] {
             std::fs::write(dir.join(name), input.long_bytes()).expect("room for a small file");
         }
+        let (used, mut tickets, whole) = (input.long_bytes(), input.long_bytes().to_vec(), input.bool());
+        if whole {
+            let digest = ring::digest::digest(&ring::digest::SHA256, &tickets);
+            tickets.extend_from_slice(digest.as_ref());
+        }
+        std::fs::write(dir.join("used"), used).expect("room for a small file");
+        std::fs::write(dir.join("tickets"), tickets).expect("room for a small file");
         let mut store = Store::open(&scratch.0, &peer).expect("a folder of our own");
         let first = store.next_epoch(SINCE_1970);
         assert!(store.next_epoch(Duration::ZERO) > first || first == u32::MAX);
         let _ = store.load_resumption();
+        // Whatever was stored, a ticket is given out once.
+        let tickets = store.tickets();
+        tickets.put(b"new", b"secret");
+        assert_eq!(tickets.take(b"new").as_deref(), Some(&b"secret"[..]));
+        assert_eq!(tickets.take(b"new"), None);
+        let _ = tickets.take(b"old");
+        assert_eq!(tickets.take(b"old"), None);
         if let Some(snapshot) = store.load_replay() {
             // What was found can be stored again, and is found again.
             store.save_replay(&snapshot);
