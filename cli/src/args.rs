@@ -450,7 +450,7 @@ Examples:
   aquila lab run figure7 --out report     with a report to look at in a browser
   aquila lab show figure5 > mine.toml     a plan to change
   aquila lab run mine.toml --json         for scripts
-  aquila lab live figure5 --repeats 1     the same in real time, beside the kernel's TCP
+  aquila lab live figure5                 the same in real time, beside the kernel's TCP
   aquila lab trace synth flight.csv       a made-up trace of a cellular link in the air
   aquila lab score flight.csv report/links.csv   how well a run repeats it
   aquila lab check                        all shipped plans

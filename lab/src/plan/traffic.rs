@@ -1,5 +1,8 @@
 //! Who competes, what is sent, and what happens.
 
+use std::time::Duration;
+
+use aquila_proto::ByteCount;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -194,6 +197,21 @@ pub enum ActionKind {
     NewAddress,
     /// See [`ActionPlan::change`].
     Change(ChangePlan),
+}
+
+impl TrafficKind {
+    /// Applications are not in step with each other: flow number `flow`, from 1, begins somewhere within its first interval,
+    /// by the seed.
+    pub fn phase(self, seed: u64, flow: usize) -> Duration {
+        let interval = match self {
+            Self::Commands(every) | Self::Parameters(every) => every.every.get(),
+            Self::Video(video) => Duration::from_secs(1) / video.frames_per_second,
+            Self::Datagrams(datagrams) => datagrams.rate.bitrate().time_for(ByteCount::from(datagrams.packet.bytes())),
+        };
+        let of_byte = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let luck = format!("{seed} {flow}").bytes().fold(0xcbf2_9ce4_8422_2325, of_byte);
+        Duration::from_nanos(((u128::from(luck) * interval.as_nanos()) >> 64) as u64)
+    }
 }
 
 impl ActionPlan {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Ecn, Packet, Payload};
-use aquila_proto::{Bitrate, ByteCount};
+use aquila_proto::Bitrate;
 
 use capture::Capture;
 
@@ -116,25 +116,12 @@ impl<'a> World<'a> {
                     continue;
                 }
                 self.flows.push(Flow { name: traffic.name().to_owned(), direction: node, messages: Vec::new() });
-                let next = self.start + traffic.at.get() + self.phase(kind);
+                let next = self.start + traffic.at.get() + kind.phase(self.seed, self.flows.len());
                 let until = traffic.until.map_or(self.end, |until| self.start + until.get()).min(self.end);
                 let flow = self.flows.len() - 1;
                 self.sources.push(Source { flow, node, kind, next, count: 0, began: next, until });
             }
         }
-    }
-
-    /// Applications are not in step with each other: each begins somewhere within its first interval, by the seed.
-    fn phase(&self, kind: TrafficKind) -> Duration {
-        let interval = match kind {
-            TrafficKind::Commands(every) | TrafficKind::Parameters(every) => every.every.get(),
-            TrafficKind::Video(video) => Duration::from_secs(1) / video.frames_per_second,
-            TrafficKind::Datagrams(datagrams) => {
-                datagrams.rate.bitrate().time_for(ByteCount::from(datagrams.packet.bytes()))
-            }
-        };
-        let luck = hash_of(&format!("{} {}", self.seed, self.flows.len()));
-        Duration::from_nanos(((u128::from(luck) * interval.as_nanos()) >> 64) as u64)
     }
 
     /// Runs to the end.
@@ -457,10 +444,6 @@ impl Plan {
     pub fn link_number(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|link| link.get_ref().name.get_ref() == name)
     }
-}
-
-fn hash_of(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn mul(duration: Duration, times: u64) -> Duration {

@@ -86,7 +86,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Apps {
     /// Opens all sockets in their nodes and begins to listen.
-    pub fn new(plan: &Plan, world: &World, nodes: [NodeId; 2], target: &Target) -> io::Result<Self> {
+    pub fn new(plan: &Plan, world: &World, nodes: [NodeId; 2], target: &Target, seed: u64) -> io::Result<Self> {
         let (log, stop) = (SharedLog::default(), Arc::new(AtomicBool::new(false)));
         let mut receivers = Vec::new();
         let mut senders = Vec::new();
@@ -135,11 +135,11 @@ impl Apps {
         let (shared, stopped) = (log.clone(), stop.clone());
         receivers.push(std::thread::spawn(move || view(&viewer, &shared, &stopped)));
         let mut apps = Self { log, stop, senders, receivers };
-        apps.add_sources(plan);
+        apps.add_sources(plan, seed);
         Ok(apps)
     }
 
-    fn add_sources(&mut self, plan: &Plan) {
+    fn add_sources(&mut self, plan: &Plan, seed: u64) {
         let mut log = lock(&self.log);
         for traffic in plan.traffic() {
             for node in 0..2 {
@@ -151,7 +151,13 @@ impl Apps {
                 log.flows.push(Flow { name: traffic.name().to_owned(), direction: node, messages: Vec::new() });
                 let until = traffic.until.map_or(plan.duration(), |until| until.get().min(plan.duration()));
                 let flow = log.flows.len() - 1;
-                self.senders[node].sources.push(Source { flow, kind, at: traffic.at.get(), until, count: 0 });
+                self.senders[node].sources.push(Source {
+                    flow,
+                    kind,
+                    at: traffic.at.get() + kind.phase(seed, flow + 1),
+                    until,
+                    count: 0,
+                });
             }
         }
     }

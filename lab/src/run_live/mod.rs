@@ -110,7 +110,7 @@ pub fn run(
         }
         _ => Vec::new(),
     };
-    let apps = Apps::new(plan, &world, nodes, &target).map_err(|error| wrong(error.to_string()))?;
+    let apps = Apps::new(plan, &world, nodes, &target, seed).map_err(|error| wrong(error.to_string()))?;
     let start = Instant::now() + READY;
     // Cells as at the start: set-up has used the link.
     for (number, link) in links.iter().enumerate() {
