@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::io::Cursor;
 use std::time::{Duration, Instant};
 
-use aquila_emu::synth::{HandoverModel, HandoverTrain, Model, Trace};
+use aquila_emu::synth::{HandoverModel, HandoverTrain, Model, RateModel, Trace};
 use aquila_emu::trace::{List, MahimahiTrace};
 use aquila_emu::*;
 
@@ -70,8 +70,10 @@ fn main() {
     });
     measure("samples each 100 ms", base, |path, start| {
         let mut model = Model::uav();
-        model.capacity.median_bps = RATE_BPS;
-        (model.capacity.ceiling_bps, model.capacity.floor_bps) = (2 * RATE_BPS, RATE_BPS / 2);
+        if let RateModel::Wander(capacity) = &mut model.rate {
+            capacity.median_bps = RATE_BPS;
+            (capacity.ceiling_bps, capacity.floor_bps) = (2 * RATE_BPS, RATE_BPS / 2);
+        }
         let source = Box::new(Trace::new(model, 1, Duration::from_secs(600)));
         path.play_samples(start, start, Samples { source, ccq: CcqMode::default() });
     });

@@ -48,6 +48,23 @@ pub(super) fn log2_q32(x: u64) -> i64 {
     (i64::from(whole) << 32) | fraction
 }
 
+/// The cosine of an angle in units of 2⁻³² turns; to nine digits.
+pub(super) fn cos_q32(turn: u32) -> i64 {
+    /// 2π in units of 2⁻⁶⁰.
+    const TURN_Q60: i128 = 7_244_019_458_077_122_842;
+    // To the first quarter; there, the series.
+    let half = if turn > 1 << 31 { turn.wrapping_neg() } else { turn };
+    let (quarter, sign) = if half > 1 << 30 { ((1 << 31) - half, -1) } else { (half, 1) };
+    let angle = (i128::from(quarter) * TURN_Q60) >> 32;
+    let square = (angle * angle) >> 60;
+    let (mut term, mut sum) = (1i128 << 60, 1i128 << 60);
+    for n in 1..10 {
+        term = -((term * square) >> 60) / (2 * n * (2 * n - 1));
+        sum += term;
+    }
+    sign * (sum >> 28) as i64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +83,17 @@ mod tests {
         assert_eq!(scaled_exp2(i64::MAX, 0), 0);
         assert_eq!(scaled_exp2(ONE, u64::MAX), u64::MAX);
         assert_eq!(scaled_exp2(-130 * ONE, u64::MAX), 0);
+    }
+
+    #[test]
+    fn cosines() {
+        for (turn, expected) in [(0, ONE), (1 << 30, 0), (1 << 31, -ONE), (3 << 30, 0), (1 << 29, 3_037_000_500)] {
+            assert!(cos_q32(turn).abs_diff(expected) <= 2, "{turn}: {}", cos_q32(turn));
+        }
+        for turn in (0..1000).map(|n| n * 4_294_967) {
+            let expected = (f64::from(turn) / ONE as f64 * std::f64::consts::TAU).cos();
+            assert!((cos_q32(turn) as f64 / ONE as f64 - expected).abs() < 1e-9, "{turn}");
+        }
     }
 
     #[test]

@@ -6,8 +6,13 @@ use crate::path::tests::{epoch, ms};
 use crate::trace::convert::ToOpportunities;
 use crate::{CcqMode, Outage, Path, PathConfig, Queue, Samples};
 
+fn wandering(model: &Model) -> CapacityModel {
+    let RateModel::Wander(capacity) = &model.rate else { panic!("{} does not wander", model.name) };
+    capacity.clone()
+}
+
 fn rates(model: Model, seed: u64, seconds: u64) -> Vec<u64> {
-    let mut capacity = Capacity::new(&model.capacity, seed);
+    let mut capacity = Capacity::new(&wandering(&model), seed);
     (0..seconds * 10).map(|_| capacity.next_rate()).collect()
 }
 
@@ -17,7 +22,7 @@ fn share_below(rates: &[u64], bound: u64) -> f64 {
 
 #[test]
 fn names_are_known() {
-    assert_eq!(Model::names().collect::<Vec<_>>(), ["lte", "uav"]);
+    assert_eq!(Model::names().collect::<Vec<_>>(), ["lte", "uav", "loiter"]);
     assert!(Model::names().all(|name| Model::by_name(name).unwrap().name == name));
     assert!(Model::by_name("nonsense").is_none());
 }
@@ -25,13 +30,13 @@ fn names_are_known() {
 #[test]
 fn capacity_has_its_median_and_its_spread() {
     for (model, low, high) in [(Model::lte(), 0.008, 0.06), (Model::uav(), 0.003, 0.04)] {
-        let median = model.capacity.median_bps;
+        let (median, capacity) = (wandering(&model).median_bps, wandering(&model));
         let rates: Vec<u64> = (0..20).flat_map(|seed| rates(model.clone(), seed, 600)).collect();
         let below = share_below(&rates, median);
         assert!((0.42..0.58).contains(&below), "{}: {below} below the median", model.name);
         let poor = share_below(&rates, 1_000_000);
         assert!((low..high).contains(&poor), "{}: {poor} below 1 Mbit/s", model.name);
-        let bounds = model.capacity.floor_bps..=model.capacity.ceiling_bps;
+        let bounds = capacity.floor_bps..=capacity.ceiling_bps;
         assert!(rates.iter().all(|rate| bounds.contains(rate)));
     }
 }
@@ -45,7 +50,7 @@ fn capacity_remembers_for_its_time() {
         fast: still,
         floor_bps: 0,
         ceiling_bps: u64::MAX,
-        ..Model::lte().capacity
+        ..wandering(&Model::lte())
     };
     let mut capacity = Capacity::new(&model, 3);
     let octaves: Vec<f64> = (0..100_000).map(|_| (capacity.next_rate() as f64 / 6.5e6).log2()).collect();
@@ -152,9 +157,9 @@ fn a_trace_is_as_long_as_asked_and_out_in_handovers() {
 #[test]
 fn playing_handovers_or_samples_with_them_is_the_same() {
     let start = epoch();
-    let still = CapacityModel { floor_bps: 8_000_000, ceiling_bps: 8_000_000, ..Model::uav().capacity };
+    let still = CapacityModel { floor_bps: 8_000_000, ceiling_bps: 8_000_000, ..wandering(&Model::uav()) };
     let train = HandoverModel { delay_shift: Duration::ZERO, ..HandoverModel::default() };
-    let model = Model { capacity: still, handovers: Some(train.clone()), ..Model::uav() };
+    let model = Model { rate: RateModel::Wander(still), handovers: Some(train.clone()), ..Model::uav() };
     let config =
         PathConfig { rate_bps: Some(8_000_000), delay: ms(30), queue: Queue::bytes(1 << 30), ..PathConfig::default() };
     let run = |play: &dyn Fn(&mut Path<u32>, Instant)| {
@@ -176,6 +181,62 @@ fn playing_handovers_or_samples_with_them_is_the_same() {
     assert_eq!(samples.len(), 20_000);
     assert_eq!(samples, handovers);
 }
+
+/// Rate in Mbit/s and loss as the paper has it, of an hour of seconds.
+fn loiter(seed: u64) -> Vec<(f64, f64)> {
+    let samples = Trace::new(Model::loiter(), seed, Duration::from_secs(3_600));
+    samples.map(|s| (s.rate_bps.unwrap() as f64 / 1e6, 1.0 - s.ccq.unwrap())).collect()
+}
+
+fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    values.clone().sum::<f64>() / values.count() as f64
+}
+
+/// -1 to 1.
+fn correlation(pairs: &[(f64, f64)]) -> f64 {
+    let (x, y) = (mean(pairs.iter().map(|pair| pair.0)), mean(pairs.iter().map(|pair| pair.1)));
+    let product = |a: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(a).sum::<f64>();
+    product(&|p| (p.0 - x) * (p.1 - y)) / (product(&|p| (p.0 - x).powi(2)) * product(&|p| (p.1 - y).powi(2))).sqrt()
+}
+
+#[test]
+fn a_circling_aircraft_has_mean_spread_and_loss_of_the_measurement() {
+    for seed in 0..5 {
+        let trace = loiter(seed);
+        assert_eq!(trace.len(), 3_600, "a sample a second");
+        let (rate, loss) = (mean(trace.iter().map(|s| s.0)), mean(trace.iter().map(|s| s.1)));
+        assert!((14.2..15.0).contains(&rate), "{rate} Mbit/s");
+        assert!((0.24..0.27).contains(&loss), "{loss}");
+        let spread = mean(trace.iter().map(|s| (s.0 - rate).powi(2))).sqrt();
+        assert!((9.8..11.0).contains(&spread), "{spread} Mbit/s; 15 / √2 is 10.6");
+        assert!(trace.iter().all(|s| (0.0..=30.0).contains(&s.0) && (0.0999..0.4001).contains(&s.1)));
+        assert!(trace.iter().any(|s| s.0 == 0.0) && trace.iter().any(|s| s.0 > 29.0));
+        assert!(correlation(&trace) < -0.9, "{}", correlation(&trace));
+    }
+}
+
+#[test]
+fn a_circle_takes_40_s() {
+    let trace = loiter(3);
+    let after = |lag: usize| {
+        let pairs: Vec<_> = trace.iter().zip(&trace[lag..]).map(|(a, b)| (a.0, b.0)).collect();
+        correlation(&pairs)
+    };
+    assert!(after(40) > 0.93 && after(80) > 0.93, "{} and {}", after(40), after(80));
+    assert!(after(20) < -0.93 && after(10).abs() < 0.05, "{} and {}", after(20), after(10));
+    assert!((30..50).all(|lag| after(lag) <= after(40)));
+}
+
+#[test]
+fn a_circling_aircraft_is_the_same_everywhere() {
+    let trace = Trace::new(Model::loiter(), 7, Duration::from_secs(3));
+    let samples: Vec<_> = trace.map(|s| (s.rate_bps.unwrap(), s.ccq.unwrap(), s.delay.unwrap())).collect();
+    assert_eq!(samples, PINNED_LOITER.map(|(rate, ccq)| (rate, ccq, ms(3))), "traces are no longer those on record");
+    let other = Trace::new(Model::loiter(), 8, Duration::from_secs(1)).next().unwrap();
+    assert_ne!(other.rate_bps, Some(PINNED_LOITER[0].0));
+}
+
+const PINNED_LOITER: [(u64, f64); 3] = [(27_390_036, 0.8837), (28_773_340, 0.883), (27_864_500, 0.8581)];
 
 #[test]
 fn a_trace_becomes_opportunities() {
