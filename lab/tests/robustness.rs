@@ -173,6 +173,29 @@ fn after_a_change_of_address_the_aircraft_hears_a_command_one_round_trip_later()
     }
 }
 
+/// An aircraft that starts where there is no network does not wait for its next attempt when it is told that there is one.
+#[test]
+fn an_aircraft_restarted_in_a_dead_zone_is_heard_as_soon_as_it_is_told_of_a_link() {
+    for silence in [ms(200), ms(1_300), ms(20_000)] {
+        let mut pair = connected(23, 0.0);
+        pair.run_until(ms(2_000));
+        pair.begin_outage(Outage::Drop);
+        pair.restart(Side::Air);
+        pair.run_until(ms(2_000) + silence);
+        pair.end_outage(false);
+        let back = pair.elapsed();
+        pair.move_air("192.0.2.9:40001", true);
+        pair.send_command(Side::Air);
+        pair.send_command(Side::Ground);
+        pair.run_until(back + ms(2_000));
+        let after = |to| pair.deliveries.iter().find(|delivery| delivery.to == to).map(|first| first.arrived - back);
+        let (up, down) = (after(Side::Ground).expect("heard"), after(Side::Air).expect("heard"));
+        eprintln!("after {silence:?}: {up:?} up, {down:?} down");
+        assert!(up <= PROPAGATION + ms(10), "after {silence:?}: {up:?}");
+        assert!(down <= 2 * PROPAGATION + ms(10), "after {silence:?}: {down:?}");
+    }
+}
+
 /// noq-proto 1.4.0 does not keep the validated path when a packet comes from a new address, so one packet re-sourced by
 /// somebody on the path would silence the server. Our heartbeats bring it back.
 #[test]

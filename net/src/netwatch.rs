@@ -15,15 +15,27 @@ use tokio::sync::mpsc;
 /// A change that may open or close a way to the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkChange {
-    /// An interface got an address, or lost one.
+    /// There is something new to send over.
+    Came(Means),
+    /// There is less.
+    Gone(Means),
+}
+
+/// What it takes to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// An address of an interface.
     Address,
-    /// An interface came up or went down, or its carrier did.
+    /// An interface that is up, and its carrier.
     Link,
-    /// A default route came or went.
+    /// A default route.
     Route,
 }
 
-/// Starts watching; must be called within a tokio runtime. Changes that nobody takes are merged into one.
+/// Changes that wait to be taken; more are one with the last.
+const PENDING: usize = 8;
+
+/// Starts watching; must be called within a tokio runtime. Changes that nobody takes are forgotten when some wait already.
 ///
 /// # Errors
 /// If there is no netlink (not Linux, or a sandbox without it).
@@ -36,7 +48,7 @@ pub fn watch() -> io::Result<mpsc::Receiver<NetworkChange>> {
         MulticastGroup::Ipv6Route,
     ];
     let (connection, _handle, mut messages) = rtnetlink::new_multicast_connection(&groups)?;
-    let (changes, receiver) = mpsc::channel(1);
+    let (changes, receiver) = mpsc::channel(PENDING);
     let driver = tokio::spawn(connection);
     tokio::spawn(async move {
         let mut known = Known::default();
@@ -81,25 +93,30 @@ fn judge(message: &RouteNetlinkMessage, known: &mut Known) -> Option<NetworkChan
                 known.addresses.clear();
             }
             let is_new = address_of(address).is_none_or(|address| known.addresses.insert(address));
-            is_new.then_some(NetworkChange::Address)
+            is_new.then_some(NetworkChange::Came(Means::Address))
         }
         RouteNetlinkMessage::DelAddress(address) => {
             if let Some(address) = address_of(address) {
                 known.addresses.remove(&address);
             }
-            Some(NetworkChange::Address)
+            Some(NetworkChange::Gone(Means::Address))
         }
         RouteNetlinkMessage::NewLink(link) => {
             let up = link.header.flags & (LinkFlags::Up | LinkFlags::LowerUp);
             let before = links.insert(link.header.index, up);
-            (before != Some(up)).then_some(NetworkChange::Link)
+            let is_up = up == LinkFlags::Up | LinkFlags::LowerUp;
+            let change = if is_up { NetworkChange::Came(Means::Link) } else { NetworkChange::Gone(Means::Link) };
+            (before != Some(up)).then_some(change)
         }
         RouteNetlinkMessage::DelLink(link) => {
             links.remove(&link.header.index);
-            Some(NetworkChange::Link)
+            Some(NetworkChange::Gone(Means::Link))
         }
-        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
-            (route.header.destination_prefix_length == 0).then_some(NetworkChange::Route)
+        RouteNetlinkMessage::NewRoute(route) => {
+            (route.header.destination_prefix_length == 0).then_some(NetworkChange::Came(Means::Route))
+        }
+        RouteNetlinkMessage::DelRoute(route) => {
+            (route.header.destination_prefix_length == 0).then_some(NetworkChange::Gone(Means::Route))
         }
         _ => None,
     }
@@ -121,16 +138,19 @@ mod tests {
             link.header.flags = flags;
             RouteNetlinkMessage::NewLink(link)
         };
-        assert_eq!(judge(&link(LinkFlags::Up), &mut links), Some(NetworkChange::Link));
+        assert_eq!(judge(&link(LinkFlags::Up), &mut links), Some(NetworkChange::Gone(Means::Link)));
         assert_eq!(judge(&link(LinkFlags::Up | LinkFlags::Promisc), &mut links), None);
-        assert_eq!(judge(&link(LinkFlags::Up | LinkFlags::LowerUp), &mut links), Some(NetworkChange::Link));
+        assert_eq!(
+            judge(&link(LinkFlags::Up | LinkFlags::LowerUp), &mut links),
+            Some(NetworkChange::Came(Means::Link))
+        );
         let route = |prefix| {
             let mut route = RouteMessage::default();
             route.header.destination_prefix_length = prefix;
             RouteNetlinkMessage::NewRoute(route)
         };
         assert_eq!(judge(&route(24), &mut links), None);
-        assert_eq!(judge(&route(0), &mut links), Some(NetworkChange::Route));
+        assert_eq!(judge(&route(0), &mut links), Some(NetworkChange::Came(Means::Route)));
     }
 
     #[test]
@@ -143,10 +163,13 @@ mod tests {
             message
         };
         let new = |index, last| RouteNetlinkMessage::NewAddress(address(index, last));
-        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Address));
+        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Came(Means::Address)));
         assert_eq!(judge(&new(1, 7), &mut known), None);
-        assert_eq!(judge(&new(2, 7), &mut known), Some(NetworkChange::Address));
-        assert_eq!(judge(&RouteNetlinkMessage::DelAddress(address(1, 7)), &mut known), Some(NetworkChange::Address));
-        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Address));
+        assert_eq!(judge(&new(2, 7), &mut known), Some(NetworkChange::Came(Means::Address)));
+        assert_eq!(
+            judge(&RouteNetlinkMessage::DelAddress(address(1, 7)), &mut known),
+            Some(NetworkChange::Gone(Means::Address))
+        );
+        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Came(Means::Address)));
     }
 }

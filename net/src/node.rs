@@ -35,7 +35,8 @@ use dial::Dialler;
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 /// Packets on their way from the cameras: a burst of a frame fits.
 const VIDEO_CHANNEL: usize = 4096;
-/// Several network changes in a row (address gone, link down, link up, address) are one.
+/// What is new is used at once. What is gone waits so long for what may replace it, and so does what follows something new:
+/// a route comes behind its address.
 const NETWORK_SETTLE: Duration = Duration::from_millis(20);
 /// Inputs handled before others get their turn.
 const BURST: usize = 16;
@@ -118,6 +119,8 @@ pub struct Node {
     deadline: Instant,
     /// When the network will have settled after a change, and the link is to be probed.
     settled: Option<Instant>,
+    /// When it was last probed for that.
+    probed: Option<Instant>,
     targets: Vec<EndpointId>,
 }
 
@@ -187,6 +190,7 @@ impl Node {
             events: None,
             deadline: started,
             settled: None,
+            probed: None,
             targets: Vec::new(),
             config,
         })
@@ -254,6 +258,7 @@ impl Node {
             }
             if self.settled.is_some_and(|settled| now >= settled) {
                 self.settled = None;
+                self.probed = Some(now);
                 self.reopen_bound_socket();
                 self.session.network_changed(now);
                 self.drain(now);
@@ -373,10 +378,14 @@ impl Node {
     }
 
     fn on_network_change(&mut self, change: NetworkChange) {
-        if self.settled.is_none() {
-            tracing::info!(?change, "network changed; probing the link");
-            self.settled = Some(Instant::now() + NETWORK_SETTLE);
+        let now = Instant::now();
+        let is_more = self.probed.is_some_and(|probed| now < probed + NETWORK_SETTLE);
+        match change {
+            NetworkChange::Came(_) if !is_more => self.settled = Some(now),
+            _ if self.settled.is_some() => return,
+            _ => self.settled = Some(now + NETWORK_SETTLE),
         }
+        tracing::info!(?change, "network changed; probing the link");
     }
 
     /// The other side's address has been looked up.

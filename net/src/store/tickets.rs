@@ -11,8 +11,8 @@ use super::guard::Guard;
 use super::write_whole;
 use super::writer::Work;
 
-/// Tickets kept; the oldest goes first.
-pub(super) const MAX_TICKETS: usize = 64;
+/// Tickets kept, of sixteen connections; the oldest goes first.
+pub(super) const MAX_TICKETS: usize = 192;
 const MAGIC: &[u8] = b"aqS1";
 const DIGEST: usize = 32;
 const NAME: usize = 16;

@@ -160,6 +160,8 @@ pub struct QuicBearer {
     config: QuicConfig,
     clock: SharedClock,
     book: TicketBook,
+    /// What the book's tickets are for.
+    tls_client: Arc<rustls::ClientConfig>,
     connections: Vec<Conn>,
     next_connection: ConnectionId,
     /// Id of the connection that is used for sending.
@@ -197,6 +199,7 @@ impl QuicBearer {
             book.restore(former, &client, &clock);
         }
         let seeds = SeededBytes::new(&random.next_seed(), "handshakes");
+        let tls_client = client.clone();
         let client = ResumableClient::new(tls::quic_client(client), book.clone(), seeds, clock.clone());
         let mut client_config = ClientConfig::new(Arc::new(client));
         let greeting = Greeting::new(&config.identity.public(), &config.peer);
@@ -212,6 +215,7 @@ impl QuicBearer {
             config,
             clock,
             book,
+            tls_client,
             connections: Vec::new(),
             next_connection: ConnectionId(0),
             active: None,
@@ -433,6 +437,18 @@ impl QuicBearer {
             conn.inner.handle_network_change(None, now);
         }
         self.pump(now);
+    }
+
+    /// Gives up the connection in use if it is an attempt that has met nothing but silence: there is another network now.
+    /// Whether it was one.
+    pub fn abandon_unanswered(&mut self, now: Instant) -> bool {
+        let Some(conn) = self.active_mut() else { return false };
+        if !conn.inner.is_handshaking() || conn.inner.stats().udp_rx.datagrams > 0 {
+            return false;
+        }
+        conn.abandon(now);
+        self.book.on_unheard(&self.tls_client, &self.clock);
+        true
     }
 
     /// Bytes in flight on the connection in use.

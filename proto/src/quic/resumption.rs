@@ -51,6 +51,8 @@ struct Book {
     enacting: bool,
     /// Tickets taken since a handshake was last completed.
     unanswered: u32,
+    /// The one of the transcript that was taken last, as long as its handshake is not completed.
+    lent: Option<u64>,
     dirty: bool,
 }
 
@@ -92,7 +94,29 @@ impl TicketBook {
 
     /// A handshake was completed: tickets are worth using again.
     pub fn on_connected(&self) {
-        self.lock().unanswered = 0;
+        let mut book = self.lock();
+        book.unanswered = 0;
+        book.lent = None;
+    }
+
+    /// The attempt that took the last ticket was made where there was no network, and nothing has answered it: the ticket
+    /// is as good as new. If it did arrive, the other side refuses it, and the handshake is a full one. `config` as for
+    /// [`TicketBook::restore`].
+    pub fn on_unheard(&self, config: &Arc<rustls::ClientConfig>, clock: &SharedClock) {
+        let mut book = self.lock();
+        book.unanswered = book.unanswered.saturating_sub(1);
+        let Some(lent) = book.lent.take() else { return };
+        let Some(mut transcript) = book.transcript.take() else { return };
+        transcript.used.retain(|used| *used != lent);
+        // rustls tickets cannot be copied, so those of the transcript are made again.
+        let others: VecDeque<Held> = book.tickets.drain(..).filter(|held| held.of_transcript.is_none()).collect();
+        drop(book);
+        self.restore(&transcript.encode(), config, clock);
+        let mut book = self.lock();
+        for held in others.into_iter().rev() {
+            book.tickets.push_front(held);
+        }
+        book.dirty = true;
     }
 
     /// Brings back the tickets of a former life; `config` must be the one that will use them. Damaged or foreign bytes
@@ -174,6 +198,7 @@ impl ClientSessionStore for TicketBook {
             transcript.used.push(index);
             book.dirty = true;
         }
+        book.lent = held.of_transcript;
         Some(held.ticket)
     }
 }

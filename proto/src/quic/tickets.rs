@@ -26,7 +26,7 @@ pub struct MemoryTickets {
 
 impl MemoryTickets {
     /// Tickets kept; the oldest goes first.
-    pub const CAPACITY: usize = 64;
+    pub const CAPACITY: usize = 192;
 }
 
 impl TicketStore for MemoryTickets {

@@ -26,7 +26,7 @@ pub const SERVER_NAME: &str = "aquila.internal";
 
 /// Tickets a server gives after each handshake. A client uses one per connection; those of a full handshake survive its
 /// restarts, so this many starts can follow each other with 0-RTT.
-pub(super) const TICKETS: usize = 8;
+pub(super) const TICKETS: usize = 12;
 
 /// The client's side of the handshake: presents `identity`, accepts only `peer`.
 pub(super) fn client(

@@ -206,14 +206,18 @@ impl Session {
         self.begin_input(now);
         self.bearer.network_changed(now);
         self.outbound.probe_now(now);
-        // The other side may send nothing to a new address before it has been validated, two round trips from now. A
-        // session that is resumed beside it is answered after one.
         if !self.config.quic.listen
-            && self.outbound.is_live_now()
             && let Some(remote) = self.bearer.remote()
         {
             // An address that is connected to can be connected to.
-            let _ = self.bearer.resume_aside(now, remote);
+            let _ = match self.outbound.is_live_now() {
+                // The other side may send nothing to a new address before it has been validated, two round trips from
+                // now. A session that is resumed beside it is answered after one.
+                true => self.bearer.resume_aside(now, remote),
+                // An attempt that has met silence waits longer each time: another one is sooner.
+                false if self.bearer.abandon_unanswered(now) => self.replace_connection(now, remote),
+                false => Ok(()),
+            };
         }
         self.after_input(now);
     }
