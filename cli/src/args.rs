@@ -177,6 +177,18 @@ pub struct LabLiveArgs {
     /// The program under test, in place of this one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub binary: Option<PathBuf>,
+    /// Run only these contenders; can be given several times
+    #[arg(long = "only", value_name = "CONTENDER")]
+    pub contenders: Vec<String>,
+    /// Run the plan in virtual time too, and fail if medians or 95 of 100 differ by more than the bounds in the manual
+    #[arg(long)]
+    pub compare: bool,
+    /// Look on: links and flows in the terminal while it runs
+    #[arg(long)]
+    pub live: bool,
+    /// With the report, capture each contender's first repeat: a pcapng file for each node, drops with their reasons
+    #[arg(long, requires = "out")]
+    pub pcap: bool,
 }
 
 #[derive(Debug, Args)]

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::agreement::{Comparison, compare};
 use crate::metrics::{Metrics, Outcome, check};
 use crate::plan::{CheckPlan, ContenderPlan, Mode, Plan, Variant};
-use crate::record::Run;
+use crate::record::{Program, Run};
 use crate::run::RunError;
 
 /// What came out of a plan.
@@ -25,6 +26,9 @@ pub struct Judgement {
     pub variants: Vec<VariantJudgement>,
     /// The checks of all variants.
     pub checks: Vec<Outcome>,
+    /// Live: how the same comes out in virtual time, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Vec<Comparison>>,
     /// Why the run does not count, if it does not.
     pub invalid: Option<String>,
     /// Whether it counts and all checks hold.
@@ -40,6 +44,9 @@ pub struct VariantJudgement {
     pub metrics: Value,
     /// Hashes of the logs by contender, in order of the repeats.
     pub logs: BTreeMap<String, Vec<String>>,
+    /// The plan's own programs by contender, in order of the repeats: where, what became of them, and their logs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, Vec<Vec<Program>>>,
     /// The runs, for the report.
     #[serde(skip)]
     pub runs: Vec<Run>,
@@ -68,7 +75,9 @@ pub fn run(
     let mut jobs = Vec::new();
     for (number, (_, plan)) in variants.iter().enumerate() {
         let first = seed.unwrap_or(plan.seed);
-        for contender in &plan.contenders {
+        // Those without a model are for live runs.
+        for contender in plan.contenders.iter().filter(|contender| crate::run::is_possible(contender.get_ref()).is_ok())
+        {
             let seeds = (0..u64::from(plan.repeats_in(Mode::Virtual))).map(|repeat| first + repeat);
             jobs.extend(seeds.map(|seed| Job { variant: number, contender: contender.get_ref(), seed }));
         }
@@ -119,10 +128,14 @@ pub fn judge(variants: Vec<(Variant, Plan)>, runs: Vec<Vec<Run>>, mode: Mode, se
             checks.push(outcome);
         }
         let mut logs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut programs: BTreeMap<String, Vec<Vec<Program>>> = BTreeMap::new();
+        for run in runs.iter().filter(|run| !run.programs.is_empty()) {
+            programs.entry(run.contender.clone()).or_default().push(run.programs.clone());
+        }
         for run in &runs {
             logs.entry(run.contender.clone()).or_default().push(run.log_hash.clone());
         }
-        judged.push(VariantJudgement { variant: described, metrics: nested(&metrics), logs, runs, plan });
+        judged.push(VariantJudgement { variant: described, metrics: nested(&metrics), logs, programs, runs, plan });
     }
     let invalid: Vec<String> = judged
         .iter()
@@ -131,7 +144,16 @@ pub fn judge(variants: Vec<(Variant, Plan)>, runs: Vec<Vec<Run>>, mode: Mode, se
         .collect();
     let invalid = (!invalid.is_empty()).then(|| invalid.join("; "));
     let pass = invalid.is_none() && checks.iter().all(|check| check.pass);
-    Judgement { plan: title, mode, seed, variants: judged, checks, invalid, pass }
+    Judgement { plan: title, mode, seed, variants: judged, checks, agreement: None, invalid, pass }
+}
+
+impl Judgement {
+    /// Holds a live judgement against one of the same plan in virtual time.
+    pub fn compare_with(&mut self, virtual_time: &Judgement) {
+        let agreement = compare(virtual_time, self);
+        self.pass &= agreement.iter().all(|comparison| comparison.agrees);
+        self.agreement = Some(agreement);
+    }
 }
 
 /// Figures by the parts of their names.

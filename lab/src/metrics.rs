@@ -1,5 +1,6 @@
 //! Runs in figures, and the checks of a plan against them.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,12 +34,13 @@ pub struct Outcome {
 
 impl Metrics {
     /// Of all runs of a plan: messages of the repeats of a contender are judged together.
-    pub fn of(plan: &Plan, runs: &[Run]) -> Self {
+    pub fn of<R: Borrow<Run>>(plan: &Plan, runs: &[R]) -> Self {
         let mut metrics = Self::default();
+        let runs: Vec<&Run> = runs.iter().map(Borrow::borrow).collect();
         let mut names: Vec<&str> = runs.iter().map(|run| run.contender.as_str()).collect();
         names.dedup();
         for name in names {
-            let runs: Vec<&Run> = runs.iter().filter(|run| run.contender == name).collect();
+            let runs: Vec<&Run> = runs.iter().copied().filter(|run| run.contender == name).collect();
             metrics.add_flows(name, plan, &runs);
             metrics.add_links(name, plan, &runs);
         }

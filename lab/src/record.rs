@@ -1,5 +1,6 @@
 //! What happened in a run, the same for virtual time and live: every message, the links ten times a second, events.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -76,6 +77,21 @@ pub struct Event {
     pub text: String,
 }
 
+/// One of the plan's own programs, live.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Program {
+    /// Where.
+    pub node: String,
+    /// Its name.
+    pub name: String,
+    /// `set-up`, `process` or `tear-down`.
+    pub stage: &'static str,
+    /// As shells have it; `None` if it was not started, or ended because the run was over.
+    pub exit_code: Option<i32>,
+    /// What it has written.
+    pub log: PathBuf,
+}
+
 /// One run of one contender.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
@@ -93,6 +109,8 @@ pub struct Run {
     pub links: Vec<LinkSeries>,
     /// What happened.
     pub events: Vec<Event>,
+    /// The plan's own programs.
+    pub programs: Vec<Program>,
     /// Ends of outages, since the start.
     #[serde(skip)]
     pub returns: Vec<Duration>,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::plan::{ActionKind, ChangePlan, OutageKind, OutagePlan, Plan};
+use crate::plan::{ActionKind, ChangePlan, OutagePlan, Plan};
 
 /// Something that happens at an instant.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// An outage begins.
-    Begin(OutageKind),
+    Begin(OutagePlan),
     /// An outage ends.
     End(OutagePlan),
     /// The first node gets a new address.
@@ -43,7 +43,7 @@ pub fn timeline(plan: &Plan) -> Vec<Entry> {
             let mut add = |at, step| entries.push(Entry { at, link, step });
             match &kind {
                 ActionKind::Outage(outage) => {
-                    add(at, Step::Begin(outage.packets));
+                    add(at, Step::Begin(outage.clone()));
                     add(at + outage.lasts.get(), Step::End(outage.clone()));
                 }
                 ActionKind::NewAddress => add(at, Step::NewAddress),

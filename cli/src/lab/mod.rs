@@ -3,6 +3,7 @@
 mod live;
 mod score;
 mod trace;
+mod view;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -36,7 +37,9 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
 }
 
 fn run_live(args: &LabLiveArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let variants = opened(&args.plan)?;
+    let mut variants = opened(&args.plan)?;
+    let capture = args.out.as_ref().filter(|_| args.pcap).map(|directory| directory.join("pcap"));
+    add_capture(&mut variants, capture.as_deref(), args.seed);
     let sandbox = live::enter()?;
     let judgement = live::judged(args, variants, &sandbox)?;
     present(&judgement, args.out.as_deref(), args.json, out)
@@ -74,12 +77,14 @@ fn opened(plan: &str) -> Result<Vec<(Variant, Plan)>, Failure> {
 
 fn judged(plan: &str, seed: Option<u64>, capture: Option<&Path>) -> Result<Judgement, Failure> {
     let mut variants = opened(plan)?;
-    let count = variants.len();
-    for (number, (_, plan)) in variants.iter_mut().enumerate() {
-        plan.capture = capture.map(|directory| CapturePlan {
-            directory: if count > 1 { directory.join(format!("variant-{}", number + 1)) } else { directory.to_owned() },
-            seed: seed.unwrap_or(plan.seed),
-        });
+    add_capture(&mut variants, capture, seed);
+    for (name, reason) in variants[0].1.contenders.iter().filter_map(|contender| {
+        Some((contender.get_ref().name(), aquila_lab::run::is_possible(contender.get_ref()).err()?))
+    }) {
+        eprintln!("{name}: skipped: {reason}");
+    }
+    if variants[0].1.has_programs() {
+        eprintln!("the plan's programs are not run in virtual time");
     }
     let live = io::stderr().is_terminal();
     let progress = |done: usize, of: usize| {
@@ -90,13 +95,26 @@ fn judged(plan: &str, seed: Option<u64>, capture: Option<&Path>) -> Result<Judge
     judge::run(variants, seed, &progress).map_err(|error| Failure::Config(error.into()))
 }
 
+/// Captures the first repeat of each variant, if there is a place for it.
+fn add_capture(variants: &mut [(Variant, Plan)], capture: Option<&Path>, seed: Option<u64>) {
+    let count = variants.len();
+    for (number, (_, plan)) in variants.iter_mut().enumerate() {
+        plan.capture = capture.map(|directory| CapturePlan {
+            directory: if count > 1 { directory.join(format!("variant-{}", number + 1)) } else { directory.to_owned() },
+            seed: seed.unwrap_or(plan.seed),
+        });
+    }
+}
+
 /// Exit codes: 1 if a check falls short, 2 if the run does not count.
 fn verdict(judgement: &Judgement) -> Result<(), Failure> {
     if let Some(reason) = &judgement.invalid {
         return Err(Failure::Config(anyhow!("the run does not count: {reason}")));
     }
     let failed = judgement.checks.iter().filter(|check| !check.pass).count();
+    let differ = judgement.agreement.iter().flatten().filter(|comparison| !comparison.agrees).count();
     match failed {
+        0 if differ > 0 => Err(Failure::Runtime(anyhow!("{differ} figures differ from those in virtual time"))),
         0 => Ok(()),
         _ => Err(Failure::Runtime(anyhow!("{failed} of {} checks fall short", judgement.checks.len()))),
     }
@@ -176,6 +194,28 @@ fn write_tables(out: &mut Vec<u8>, judgement: &Judgement) -> io::Result<()> {
     }
     for outcome in &judgement.checks {
         write_outcome(out, outcome)?;
+    }
+    write_agreement(out, judgement)
+}
+
+/// Live beside virtual time.
+fn write_agreement(out: &mut Vec<u8>, judgement: &Judgement) -> io::Result<()> {
+    let Some(agreement) = &judgement.agreement else { return Ok(()) };
+    writeln!(
+        out,
+        "\n{:<50} {:>9} {:>9} {:>21} {:>9}",
+        "medians of repeats", "virtual", "live", "least to most", "bound"
+    )?;
+    for comparison in agreement {
+        let [least, most] = comparison.live_range;
+        let range = format!("{least:.1} to {most:.1}");
+        let verdict = if comparison.agrees { "" } else { "  DIFFERS" };
+        let variant = if comparison.variant.is_empty() { String::new() } else { format!("  ({})", comparison.variant) };
+        writeln!(
+            out,
+            "{:<50} {:>9.1} {:>9.1} {range:>21} {:>9.1}{verdict}{variant}",
+            comparison.metric, comparison.virtual_time, comparison.live, comparison.bound
+        )?;
     }
     Ok(())
 }

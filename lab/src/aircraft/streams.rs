@@ -221,7 +221,7 @@ impl Streams {
             return Some(Duration::from_secs(1));
         }
         let rate = self.rates_hz[stream.group?];
-        (rate > 0).then(|| (Duration::from_secs(1) / rate.into()).max(SHORTEST))
+        (rate > 0).then(|| (Duration::from_secs(1) / u32::from(rate)).max(SHORTEST))
     }
 }
 

@@ -102,6 +102,8 @@ pub struct TaskReport {
     pub node: NodeId,
     /// Its name.
     pub name: String,
+    /// Where its output is.
+    pub log: PathBuf,
     /// When.
     pub stage: Stage,
     /// When it was started; `None`: not at all.
@@ -214,8 +216,16 @@ fn run_all(
 
 fn run_one(world: &World, task: Task, stage: Stage, until: Instant, interrupted: &AtomicBool) -> TaskReport {
     let Task { node, name, command, log, .. } = task;
-    let mut report =
-        TaskReport { node, name: name.clone(), stage, started: None, ended: None, was_stopped: false, fault: None };
+    let mut report = TaskReport {
+        node,
+        name: name.clone(),
+        log: log.clone(),
+        stage,
+        started: None,
+        ended: None,
+        was_stopped: false,
+        fault: None,
+    };
     let process = match world.spawn(node, &name, command, &log) {
         Ok(process) => process,
         Err(error) => {
@@ -251,6 +261,7 @@ fn describe(world: &World, node: NodeId, process: &Process, fault: &str) -> Stri
 struct Running {
     node: NodeId,
     name: String,
+    log: PathBuf,
     is_service: bool,
     starter: Option<JoinHandle<std::io::Result<Option<Process>>>>,
     process: Option<Process>,
@@ -294,17 +305,17 @@ fn run_processes(
     for Task { node, name, mut command, log, after, is_service } in tasks {
         world.describe_to(node, &mut command);
         tell_start(&mut command, start);
-        let (program, cancelled) = (name.clone(), std::sync::Arc::clone(&cancelled));
+        let (program, path, cancelled) = (name.clone(), log.clone(), std::sync::Arc::clone(&cancelled));
         let starter = world.node(node).spawn(&name, move || {
             // So that it comes in time on a busy machine, if it may; what it starts does not inherit it.
             let _ = sys::schedule_fifo();
             if !sleep_until(start + after, &cancelled) {
                 return Ok(None);
             }
-            Process::start(&program, command, &log).map(Some)
+            Process::start(&program, command, &path).map(Some)
         });
         let starter = Some(starter.map_err(WorldError::Thread)?);
-        running.push(Running { node, name, is_service, starter, process: None, fault: None });
+        running.push(Running { node, name, log, is_service, starter, process: None, fault: None });
     }
     loop {
         running.iter_mut().for_each(|running| running.look(world));
@@ -329,11 +340,11 @@ fn stop_all(world: &World, running: Vec<Running>, grace: Duration) -> Vec<TaskRe
                 sleep(LOOK_EVERY);
             }
             running.look(world);
-            let Running { node, name, process, fault, .. } = running;
+            let Running { node, name, log, process, fault, .. } = running;
             let was_stopped = process.as_ref().is_some_and(|process| process.ended().is_none());
             let ended = process.as_ref().and_then(|process| process.stop(grace));
             let started = process.as_ref().map(Process::started);
-            TaskReport { node, name, stage: Stage::Process, started, ended, was_stopped, fault }
+            TaskReport { node, name, log, stage: Stage::Process, started, ended, was_stopped, fault }
         };
         let threads: Vec<_> = running.into_iter().map(|running| scope.spawn(move || stop(running))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic in stopping")).collect()

@@ -65,4 +65,5 @@ pub use packet::IpPacket;
 pub use process::{Ended, Exit, Process};
 pub use records::{Fate, INTERVAL, Interval, PacketBatch, PacketEntry, Record};
 pub use sandbox::{Entered, Sandbox, SandboxError};
+pub(crate) use sys::prioritise;
 pub use world::{End, Event, LinkId, NodeId, World, WorldError};

@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::netlink::{Interface, Netlink};
 use super::sandbox;
+use super::sys::prioritise;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -31,6 +32,7 @@ impl Node {
     pub(super) fn new(name: &str) -> io::Result<Self> {
         let (jobs, inbox) = channel::<Job>();
         let thread = Builder::new().name(format!("node-{name}")).spawn(move || {
+            prioritise();
             for job in inbox {
                 job();
             }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::sys::prioritise;
 use super::world::{Event, Shared, WorldError, lock};
 
 const IDLE: Duration = Duration::from_secs(3600);
@@ -50,6 +51,7 @@ impl Drop for Timeline {
 }
 
 fn play(world: &Shared, inbox: &Receiver<(Instant, Event)>, faults: &Mutex<Vec<WorldError>>) {
+    prioritise();
     let mut due: BTreeMap<(Instant, u64), Event> = BTreeMap::new();
     for number in 0.. {
         let wait = due.first_key_value().map_or(IDLE, |((at, _), _)| at.saturating_duration_since(Instant::now()));

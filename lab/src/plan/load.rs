@@ -150,6 +150,11 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
     for action in &plan.actions {
         check_action(plan, action.get_ref()).map_err(|message| (Some(action.span()), message))?;
     }
+    let stages = [(&plan.set_ups, false), (&plan.processes, true), (&plan.tear_downs, false)];
+    for (program, is_process) in stages.iter().flat_map(|(programs, stage)| programs.iter().map(|p| (p, *stage))) {
+        let fault = program.get_ref().fault(plan, is_process);
+        require(fault.is_none(), Some(program.span()), || fault.unwrap_or_default())?;
+    }
     for check in &plan.checks {
         let bounds = check.get_ref();
         let some = bounds.max.is_some() || bounds.min.is_some();
@@ -213,6 +218,14 @@ fn check_traffic(plan: &Plan, traffic: &TrafficPlan) -> Result<(), String> {
     let from = traffic.from.get_ref();
     if from != "both" && !plan.nodes.contains(from) {
         return Err(format!("from: there is no node '{from}'"));
+    }
+    if let Some(link) = &traffic.link {
+        if plan.link_number(link.get_ref()).is_none() {
+            return Err(format!("link: there is no link '{}'", link.get_ref()));
+        }
+        if traffic.datagrams.is_none() {
+            return Err("link: is for datagrams; the contender decides where the rest goes".into());
+        }
     }
     let positive = |time: Time, what: &str| match time.get() >= Duration::from_micros(10) {
         true => Ok(()),

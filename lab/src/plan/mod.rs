@@ -5,6 +5,7 @@
 
 mod link;
 mod load;
+mod programs;
 mod sweep;
 mod traffic;
 mod units;
@@ -16,6 +17,7 @@ pub use link::{
     Bound, BurstPlan, CcqPlan, HandoverPlan, JitterPlan, LinkPlan, LossPlan, OutageKind, PathPlan, QueuePlan, SynthPlan,
 };
 pub use load::{PlanError, load, parse};
+pub use programs::{ProgramPlan, RunPlan};
 pub use sweep::{SweepPlan, Variant};
 pub use traffic::{
     ActionKind, ActionPlan, ChangePlan, ContenderKind, ContenderPlan, OutagePlan, PathChange, Reconnect, TrafficKind,
@@ -66,6 +68,15 @@ pub struct Plan {
     /// What happens, and when.
     #[serde(rename = "action", default)]
     pub actions: Vec<Spanned<ActionPlan>>,
+    /// Programs that prepare a node before the start, live.
+    #[serde(rename = "set_up", default)]
+    pub set_ups: Vec<Spanned<ProgramPlan>>,
+    /// Programs that run from the start on, live.
+    #[serde(rename = "process", default)]
+    pub processes: Vec<Spanned<ProgramPlan>>,
+    /// Programs that run after the end, live.
+    #[serde(rename = "tear_down", default)]
+    pub tear_downs: Vec<Spanned<ProgramPlan>>,
     /// Values of the plan that are varied.
     #[serde(rename = "sweep", default)]
     pub sweeps: Vec<SweepPlan>,
@@ -123,6 +134,11 @@ impl Plan {
     /// Length of a run.
     pub fn duration(&self) -> Duration {
         self.lasts.get()
+    }
+
+    /// Whether it has programs of its own.
+    pub fn has_programs(&self) -> bool {
+        [&self.set_ups, &self.processes, &self.tear_downs].into_iter().any(|programs| !programs.is_empty())
     }
 
     /// How often each contender runs in this mode.

@@ -41,6 +41,10 @@ pub enum ContenderKind {
     Tls,
     /// MPTCP over all links, live only.
     Mptcp,
+    /// TCP with BBR, live only.
+    TcpBbr,
+    /// Nothing but what the plan's programs send, live only.
+    Programs,
 }
 
 /// How a contender comes back after an action asks for it.
@@ -78,6 +82,8 @@ pub struct TrafficPlan {
     pub video: Option<VideoTraffic>,
     /// UDP datagrams at a constant rate beside the contender, as iperf makes them.
     pub datagrams: Option<DatagramTraffic>,
+    /// Of datagrams: the link that they take, the first if nothing is said.
+    pub link: Option<Spanned<String>>,
 }
 
 /// An interval.
@@ -246,6 +252,8 @@ impl ContenderKind {
             Self::TcpReno => "tcp-reno",
             Self::Tls => "tls",
             Self::Mptcp => "mptcp",
+            Self::TcpBbr => "tcp-bbr",
+            Self::Programs => "programs",
         }
     }
 }

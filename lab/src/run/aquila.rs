@@ -49,9 +49,16 @@ enum Key {
 struct End {
     session: Session,
     deadline: Instant,
+    former: Former,
+    life: u32,
+}
+
+/// What is on an end's disk.
+#[derive(Default)]
+struct Former {
     tickets: Arc<MemoryTickets>,
     replay: Option<Vec<u8>>,
-    life: u32,
+    resumption: Option<Vec<u8>>,
 }
 
 /// Messages remembered; those under way are far fewer.
@@ -61,7 +68,7 @@ impl Aquila {
     pub fn new(plan: &ContenderPlan, traffic: &[&TrafficPlan], seed: u64, start: Instant) -> Result<Self, String> {
         let is_video = |traffic: &&&TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(_)));
         let cameras = traffic.iter().filter(is_video).count();
-        let ends = [0, 1].map(|node| End::new(node, plan.mtu, cameras, seed, (start, start), 1, None, Arc::default()));
+        let ends = [0, 1].map(|node| End::new(node, plan.mtu, cameras, seed, (start, start), 1, Former::default()));
         let [air, ground] = ends;
         Ok(Self {
             ends: [air?, ground?],
@@ -158,9 +165,11 @@ impl Aquila {
         }
         let end = &mut self.ends[node];
         if let Some(replay) = end.session.replay_snapshot() {
-            end.replay = Some(replay);
+            end.former.replay = Some(replay);
         }
-        let _ = end.session.resumption_snapshot();
+        if let Some(resumption) = end.session.resumption_snapshot() {
+            end.former.resumption = Some(resumption);
+        }
         for event in events {
             self.on_event(now, node, event);
         }
@@ -257,31 +266,34 @@ impl Contender for Aquila {
     }
 
     fn on_link_up(&mut self, now: Instant) {
-        if self.reconnect != Reconnect::Keep {
-            return; // It will reconnect instead.
-        }
         for node in 0..2 {
             self.ends[node].session.network_changed(now);
             self.drain(now, node);
         }
     }
 
-    fn reconnect(&mut self, now: Instant) {
-        match self.reconnect {
-            Reconnect::Keep => {}
-            Reconnect::Resume => self.connect(now),
-            Reconnect::Fresh => {
-                // A new life that knows no ticket; what the former one had not delivered is gone with it.
-                let air = &mut self.ends[0];
-                let (life, replay, tickets) = (air.life + 1, air.replay.take(), air.tickets.clone());
-                let cameras = self.cameras.len();
-                match End::new(0, self.mtu, cameras, self.seed, (self.start, now), life, replay, tickets) {
-                    Ok(end) => self.ends[0] = end,
-                    Err(message) => self.note(0, message),
-                }
-                self.connect(now);
-            }
+    /// The aircraft's process dies, and is started again at once: with what was on disk, or with nothing but its key. What
+    /// the former one had not delivered is gone with it.
+    fn before_reconnect(&mut self, now: Instant) {
+        if self.reconnect == Reconnect::Keep {
+            return;
         }
+        let air = &mut self.ends[0];
+        let former = Former {
+            tickets: air.former.tickets.clone(),
+            replay: air.former.replay.take(),
+            resumption: air.former.resumption.take().filter(|_| self.reconnect == Reconnect::Resume),
+        };
+        let (life, cameras) = (air.life + 1, self.cameras.len());
+        match End::new(0, self.mtu, cameras, self.seed, (self.start, now), life, former) {
+            Ok(end) => self.ends[0] = end,
+            Err(message) => self.note(0, message),
+        }
+        self.connect(now);
+    }
+
+    fn reconnect(&mut self, _: Instant) {
+        // It is told of the link and the address, or finds out by itself.
     }
 
     fn video_target(&self) -> Option<Bitrate> {
@@ -290,7 +302,6 @@ impl Contender for Aquila {
 }
 
 impl End {
-    #[expect(clippy::too_many_arguments, reason = "all that makes an end, at one place")]
     fn new(
         node: usize,
         mtu: u16,
@@ -298,8 +309,7 @@ impl End {
         seed: u64,
         (start, now): (Instant, Instant),
         life: u32,
-        replay: Option<Vec<u8>>,
-        tickets: Arc<MemoryTickets>,
+        former: Former,
     ) -> Result<Self, String> {
         let side = if node == 0 { Side::Air } else { Side::Ground };
         let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
@@ -311,8 +321,8 @@ impl End {
             identity: Arc::new(identity),
             peer,
             mtu,
-            tickets: tickets.clone() as Arc<dyn TicketStore>,
-            resumption: None,
+            tickets: former.tickets.clone() as Arc<dyn TicketStore>,
+            resumption: former.resumption.clone(),
             listen: side == Side::Ground,
         };
         let mut bytes = [node as u8 + 1; 32];
@@ -321,10 +331,10 @@ impl End {
         let since_1970 = Duration::from_secs(1_790_000_000) + (now - start);
         let mut config = SessionConfig::new(side, quic, now, since_1970, bytes);
         config.epoch = 1000 + u64::from(life);
-        config.replay.clone_from(&replay);
+        config.replay.clone_from(&former.replay);
         config.video = (0..cameras.max(1)).map(|_| aquila_proto::video::SendQueueConfig::default()).collect();
         let session = Session::new(config).map_err(|error| error.to_string())?;
-        Ok(Self { session, deadline: now, tickets, replay, life })
+        Ok(Self { session, deadline: now, former, life })
     }
 }
 

@@ -129,7 +129,9 @@ pub trait Contender {
     fn on_new_address(&mut self, now: Instant);
     /// Both nodes are told that a link came up.
     fn on_link_up(&mut self, now: Instant);
-    /// The plan wants it to reconnect, in its own way.
+    /// An outage begins after which the plan wants it to reconnect.
+    fn before_reconnect(&mut self, _: Instant) {}
+    /// The outage is over, and the plan wants it to reconnect, in its own way.
     fn reconnect(&mut self, now: Instant);
     /// What the encoder should make, if it says so.
     fn video_target(&self) -> Option<Bitrate> {

@@ -22,9 +22,6 @@ pub enum RunError {
     /// A link cannot be made.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// There is no model of a contender.
-    #[error("contender {0}: has no model in virtual time")]
-    LiveOnly(String),
     /// A contender cannot be set up.
     #[error("contender {name}: {message}")]
     Contender {
@@ -43,6 +40,18 @@ pub enum RunError {
     },
 }
 
+/// Whether there is a model of a contender in virtual time, and if not, why.
+///
+/// # Errors
+/// The reason.
+pub fn is_possible(contender: &ContenderPlan) -> Result<(), &'static str> {
+    match contender.kind {
+        ContenderKind::Mptcp | ContenderKind::TcpBbr => Err("there is no model of it in virtual time; it runs live"),
+        ContenderKind::Programs => Err("programs run live only"),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a contender once. The same plan, contender and seed give the same run, to the nanosecond.
 ///
 /// # Errors
@@ -57,7 +66,9 @@ pub fn run(plan: &Plan, contender: &ContenderPlan, seed: u64) -> Result<Run, Run
         ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls => {
             Box::new(tcp::Tcp::new(contender, seed, start))
         }
-        ContenderKind::Mptcp => return Err(RunError::LiveOnly(contender.name().to_owned())),
+        ContenderKind::Mptcp | ContenderKind::TcpBbr | ContenderKind::Programs => {
+            return Err(wrong(is_possible(contender).err().unwrap_or_default().to_owned()));
+        }
     };
     world.run(made, contender.name())
 }

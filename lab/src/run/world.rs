@@ -38,6 +38,8 @@ struct Source {
     flow: usize,
     node: usize,
     kind: TrafficKind,
+    /// Where datagrams go.
+    link: usize,
     next: Instant,
     /// How many it has sent.
     count: u64,
@@ -119,7 +121,8 @@ impl<'a> World<'a> {
                 let next = self.start + traffic.at.get() + kind.phase(self.seed, self.flows.len());
                 let until = traffic.until.map_or(self.end, |until| self.start + until.get()).min(self.end);
                 let flow = self.flows.len() - 1;
-                self.sources.push(Source { flow, node, kind, next, count: 0, began: next, until });
+                let link = traffic.link.as_ref().and_then(|link| self.plan.link_number(link.get_ref())).unwrap_or(0);
+                self.sources.push(Source { flow, node, kind, link, next, count: 0, began: next, until });
             }
         }
     }
@@ -153,6 +156,7 @@ impl<'a> World<'a> {
             flows: self.flows,
             links: self.series,
             events: self.events,
+            programs: Vec::new(),
             returns: self.returns,
             log_hash: format!("{:016x}", self.hash),
             invalid: None,
@@ -251,9 +255,13 @@ impl<'a> World<'a> {
         let links: Vec<usize> = entry.link.map_or_else(|| (0..self.channels.len()).collect(), |link| vec![link]);
         let place = entry.link.map(|link| self.plan.links[link].get_ref().name.get_ref().clone()).unwrap_or_default();
         match &entry.step {
-            Step::Begin(kind) => {
-                links.iter().for_each(|link| self.channels[*link].begin_outage(self.now, *kind));
+            Step::Begin(outage) => {
+                links.iter().for_each(|link| self.channels[*link].begin_outage(self.now, outage.packets));
                 self.event(&place, "outage begins".into());
+                if outage.reconnect {
+                    contender.before_reconnect(self.now);
+                    self.drain(contender);
+                }
             }
             Step::End(outage) => {
                 links.iter().for_each(|link| self.channels[*link].end_outage(self.now));
@@ -306,7 +314,7 @@ impl<'a> World<'a> {
     }
 
     fn emit(&mut self, contender: &mut dyn Contender, index: usize) {
-        let Source { flow, node, kind, count, began, .. } = self.sources[index];
+        let Source { flow, node, kind, link, count, began, .. } = self.sources[index];
         let nth = |interval: Duration, n: u64| began + mul(interval, n);
         let next = match kind {
             TrafficKind::Commands(every) | TrafficKind::Parameters(every) => {
@@ -332,7 +340,7 @@ impl<'a> World<'a> {
             TrafficKind::Datagrams(datagrams) => {
                 let bytes = datagrams.packet.bytes();
                 let number = self.flows[flow].on_sent(self.now - self.start, bytes);
-                self.transmit(node, 0, bytes + IP_UDP, Ecn::NotEct, Wire::Part { flow, number, of: 1 });
+                self.transmit(node, link, bytes + IP_UDP, Ecn::NotEct, Wire::Part { flow, number, of: 1 });
                 let bits = u128::from(count + 1) * bytes as u128 * 8;
                 began + Duration::from_nanos((bits * 1_000_000_000 / u128::from(datagrams.rate.bps())) as u64)
             }

@@ -1,26 +1,34 @@
-//! A plan in real time: the product's own binary, or sockets of the kernel, in network namespaces over the emulator.
-//!
-//! The applications are the same in each case: they send numbered MAVLink frames and RTP packets from a socket at one node,
-//! and note when they come out of one at the other. All clocks are one, that of this process.
+//! A plan in real time: the product's own binary, sockets of the kernel, or programs of the user's, in network namespaces
+//! over the emulator.
 
 mod apps;
-mod carrier;
+mod aquila;
+mod conduct;
+mod log;
+mod mptcp;
+mod programs;
+mod sender;
+mod sockets;
+mod stream;
+mod tls;
+mod watch;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::Receiver;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::channels::{Channel, ChannelError, DIRECTIONS, SERIES_STEP, index};
-use crate::live::{
-    Addresses, Cells, End, Event as LiveEvent, IpPacket, LinkId, LinkSpec, NodeId, Process, Record, Sandbox, Verdict,
-    World, WorldError,
-};
-use crate::plan::{ContenderKind, ContenderPlan, Mode, OutageKind, Plan, Reconnect, TrafficKind};
-use crate::record::{Event, LinkSample, LinkSeries, Run};
-use crate::timeline::{Entry, Step, timeline};
+use crate::live::{Addresses, Cells, IpPacket, LinkId, LinkSpec, NodeId, Sandbox, Verdict, World, WorldError};
+use crate::plan::{ContenderKind, ContenderPlan, Mode, Plan, TrafficKind};
+use crate::record::{Event, LinkSeries, Run};
+use crate::report::pcapng::SNAP_LENGTH;
+use crate::timeline::{Step, timeline};
 use apps::Apps;
+use aquila::Aquila;
+pub use log::FlowNow;
+use watch::{Capture, Watch};
+pub use watch::{Now, OnLooker};
 
 /// Why a plan cannot be run live.
 #[derive(Debug, thiserror::Error)]
@@ -41,121 +49,156 @@ pub enum LiveRunError {
     },
 }
 
-/// Where things are.
-#[derive(Debug, Clone)]
-pub struct Places {
+/// Where things are, and who wants to know.
+pub struct Places<'a> {
     /// The program under test.
     pub binary: PathBuf,
     /// Logs and keys of each run go below it.
     pub folder: PathBuf,
+    /// Told how a run stands, four times a second.
+    pub onlooker: Option<OnLooker<'a>>,
 }
 
-/// Programs are given this long to be ready before the clock starts.
+impl std::fmt::Debug for Places<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Places").field("binary", &self.binary).field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// The namespaces of a run and what is between them.
+struct Topology {
+    world: World,
+    nodes: [NodeId; 2],
+    links: Vec<LinkId>,
+}
+
+/// The program under test is given this long to be ready before the clock starts.
 const READY: Duration = Duration::from_millis(1_500);
-/// And this long to end.
-const GRACE: Duration = Duration::from_secs(2);
+/// After the end of the run what is under way may still arrive.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// Whether a contender runs live as the plan has it, and if not, why.
+///
+/// # Errors
+/// The reason.
 pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'static str> {
-    let video_from_elsewhere = |traffic: &&crate::plan::TrafficPlan| {
-        matches!(traffic.kind(), Ok(TrafficKind::Video(_) | TrafficKind::Datagrams(_)))
-            && *traffic.from.get_ref() != plan.nodes[0]
-    };
-    let datagrams = |traffic: &&crate::plan::TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Datagrams(_)));
-    let moves = timeline(plan).iter().any(|entry| match &entry.step {
-        Step::NewAddress => true,
-        Step::End(outage) => outage.new_address || outage.reconnect,
-        Step::Begin(_) | Step::Change(_) => false,
-    });
-    if plan.traffic().iter().any(video_from_elsewhere) {
-        return Err("video and datagrams come from the first node only, live");
-    }
-    match (contender.kind, contender.reconnect) {
-        (ContenderKind::Aquila, Reconnect::Resume | Reconnect::Fresh) => {
-            Err("the program decides by itself how it reconnects; in virtual time it can be told")
+    let sends = |kind: fn(&TrafficKind) -> bool| plan.traffic().iter().any(|t| t.kind().is_ok_and(|of| kind(&of)));
+    let video_to_air = plan
+        .traffic()
+        .iter()
+        .any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(_))) && *traffic.from.get_ref() != plan.nodes[0]);
+    match contender.kind {
+        ContenderKind::Aquila if video_to_air => Err("its video goes from the first node to the second only"),
+        ContenderKind::Programs if sends(|kind| !matches!(kind, TrafficKind::Datagrams(_))) => {
+            Err("programs carry nothing but their own: the plan's traffic may be datagrams only")
         }
-        (ContenderKind::Aquila, Reconnect::Keep) if plan.traffic().iter().any(datagrams) => {
-            Err("datagrams beside the program are not sent live yet")
-        }
-        (ContenderKind::Tcp | ContenderKind::TcpReno, _) if moves => {
-            Err("a TCP connection that has to be made again is not, live")
-        }
-        (ContenderKind::Aquila | ContenderKind::Udp | ContenderKind::Tcp | ContenderKind::TcpReno, _) => Ok(()),
-        (ContenderKind::Tls | ContenderKind::Mptcp, _) => Err("not run live yet"),
+        ContenderKind::Mptcp if !mptcp::is_there() => Err("this kernel has no MPTCP, or it is off (net.mptcp.enabled)"),
+        _ => Ok(()),
     }
 }
 
 /// Runs a contender once, in as much time as the plan says.
 ///
 /// # Errors
-/// [`LiveRunError`]; a run on a machine that was too slow is none, but marked as not counting.
+/// [`LiveRunError`]; a run on a machine that was too slow, or whose programs failed, is none, but marked as not counting.
 pub fn run(
     plan: &Plan,
     contender: &ContenderPlan,
     seed: u64,
     sandbox: &Sandbox,
-    places: &Places,
+    places: &Places<'_>,
     interrupted: &AtomicBool,
 ) -> Result<Run, LiveRunError> {
     let wrong = |message: String| LiveRunError::Contender { name: contender.name().to_owned(), message };
     is_possible(plan, contender).map_err(|reason| wrong(reason.to_owned()))?;
     let folder = places.folder.join(format!("{}-{seed}", contender.name()));
     std::fs::create_dir_all(&folder).map_err(|error| wrong(format!("{}: {error}", folder.display())))?;
-    let (world, nodes, links) = build(plan, seed, sandbox)?;
-    let records = world.take_records();
-    let target = carrier::target(contender.kind, &world, links[0]);
-    let programs = match contender.kind {
-        ContenderKind::Aquila => {
-            carrier::start_aquila(&world, nodes, links[0], contender, places, &folder).map_err(wrong)?
-        }
-        _ => Vec::new(),
-    };
-    let apps = Apps::new(plan, &world, nodes, &target, seed).map_err(|error| wrong(error.to_string()))?;
-    let start = Instant::now() + READY;
-    // Cells as at the start: set-up has used the link.
-    for (number, link) in links.iter().enumerate() {
-        world.replace(*link, start, cells(plan, number, seed, start)?)?;
+    let wanted = plan.capture.as_ref().filter(|wanted| wanted.seed == seed);
+    let capture = wanted.map(|wanted| Capture::new(plan, &wanted.directory, contender.name(), seed));
+    let capture = capture.transpose().map_err(wrong)?;
+    let topology = build(plan, seed, sandbox, capture.is_some())?;
+    let Topology { world, nodes, links } = &topology;
+    let mut aquila = None;
+    if contender.kind == ContenderKind::Aquila {
+        aquila = Some(Aquila::start(world, *nodes, links[0], contender, places, &folder).map_err(wrong)?);
     }
-    let mut events = Vec::new();
-    let follows =
-        |traffic: &&crate::plan::TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(video)) if video.follow);
-    if plan.traffic().iter().any(follows) {
-        let text = "the camera does not follow the link, live: it sends at its full rate".to_owned();
-        events.push(Event { at_s: 0.0, place: plan.nodes[0].clone(), text });
+    let mut apps = Apps::new(plan, contender, &topology, seed).map_err(|error| wrong(error.to_string()))?;
+    let hooks = programs::hooks(plan, contender.name(), &topology, &folder, plan.duration() + LINGER);
+    let (records, log) = (world.take_records(), apps.log().clone());
+    let watch = Watch::new(plan, links, capture);
+    let start_of_watch = watch.start();
+    std::thread::sleep(READY);
+
+    let (stop, steps) = (AtomicBool::new(false), timeline(plan));
+    let (mut events, mut returns) = (Vec::new(), Vec::new());
+    let mut set_up_error = None;
+    let (report, series, capture_fault, deed_faults) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| watch.run(records, &log, places.onlooker, &stop));
+        let mut deeds = None;
+        let report = hooks.run(world, interrupted, |start| {
+            *start_of_watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
+            // Cells as at the start: set-up has used the links.
+            for (number, link) in links.iter().enumerate() {
+                match cells(plan, number, seed, start) {
+                    Ok(cells) => world.replace(*link, start, cells)?,
+                    Err(error) => set_up_error = Some(LiveRunError::Channel(error)),
+                }
+            }
+            world.reset_health()?;
+            let (ends, deeds_of_run) = conduct::schedule(plan, contender, &topology, &steps, start, &mut events)?;
+            returns = ends.iter().map(|at| *at - start).collect();
+            apps.start(&topology, start).map_err(WorldError::Thread)?;
+            let (topology, apps, aquila, stop) = (&topology, &apps, aquila.as_ref(), &stop);
+            deeds = Some(scope.spawn(move || deeds_of_run.run(topology, apps, aquila, stop)));
+            Ok(())
+        });
+        let health = world.health();
+        stop.store(true, Ordering::Relaxed);
+        let deed_faults = deeds.map(|deeds| deeds.join().expect("no panic in deeds")).unwrap_or_default();
+        let (series, capture_fault) = watching.join().expect("no panic in watching");
+        (report.and_then(|report| Ok((report, health?))), series, capture_fault, deed_faults)
+    });
+    if let Some(error) = set_up_error {
+        return Err(error);
     }
-    let steps = timeline(plan);
-    let returns = schedule(plan, &world, &links, &steps, start, &mut events)?;
-    let flows = apps.run(start, plan.duration(), &returns, interrupted);
-    let health = world.health()?;
-    let tails = stop(programs);
-    let invalid = match health.verdict {
-        Verdict::Valid => tails,
-        Verdict::Invalid(ref reasons) => Some(format!("{reasons:?}")),
-    };
-    for fault in world.event_faults() {
-        events.push(Event { at_s: plan.duration().as_secs_f64(), place: String::new(), text: fault.to_string() });
+    let (report, health) = report?;
+    let flows = apps.finish();
+    let mut faults: Vec<String> = report.faults().map(str::to_owned).collect();
+    faults.extend(deed_faults);
+    faults.extend(aquila.map(Aquila::stop).unwrap_or_default());
+    faults.extend(capture_fault);
+    if let Verdict::Invalid(reasons) = &health.verdict {
+        faults.extend(reasons.iter().cloned());
     }
-    drop(world);
-    let mut links = series(plan, &links, records, start);
+    let at_end = plan.duration().as_secs_f64();
+    let text = format!("the emulator: {health}");
+    events.push(Event { at_s: at_end, place: String::new(), text });
+    faults.extend(world.event_faults().iter().map(ToString::to_string));
+    let (programs, endings) = programs::outcome(&topology, &report);
+    events.extend(endings);
+    events.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    drop(topology);
+    let mut links = series;
     add_capacity(plan, seed, &mut links)?;
     Ok(Run {
         contender: contender.name().to_owned(),
         mode: Mode::Live,
         seed,
-        seconds: plan.duration().as_secs_f64(),
+        seconds: at_end,
         flows,
         links,
         events,
-        returns: returns.iter().map(|at| *at - start).collect(),
+        programs,
+        returns,
         log_hash: String::new(),
-        invalid,
+        invalid: (!faults.is_empty()).then(|| faults.join("; ")),
     })
 }
 
-fn build(plan: &Plan, seed: u64, sandbox: &Sandbox) -> Result<(World, [NodeId; 2], Vec<LinkId>), LiveRunError> {
+fn build(plan: &Plan, seed: u64, sandbox: &Sandbox, captures: bool) -> Result<Topology, LiveRunError> {
     let mut builder = sandbox.world();
     let [a, b] = [0, 1].map(|node| builder.node(plan.nodes[node].clone()));
-    builder.record(None);
+    builder.record(captures.then_some(SNAP_LENGTH));
     let mut links = Vec::new();
     for (number, link) in plan.links.iter().enumerate() {
         let link = link.get_ref();
@@ -168,7 +211,7 @@ fn build(plan: &Plan, seed: u64, sandbox: &Sandbox) -> Result<(World, [NodeId; 2
             cells: cells(plan, number, seed, Instant::now())?,
         }));
     }
-    Ok((builder.build()?, [a, b], links))
+    Ok(Topology { world: builder.build()?, nodes: [a, b], links })
 }
 
 fn cells(plan: &Plan, number: usize, seed: u64, start: Instant) -> Result<Cells, ChannelError> {
@@ -181,125 +224,6 @@ fn cells(plan: &Plan, number: usize, seed: u64, start: Instant) -> Result<Cells,
         }
         Channel::HalfDuplex(both) => Cells::half_duplex(*both),
     })
-}
-
-/// Orders what the plan says; gives the times at which outages end.
-fn schedule(
-    plan: &Plan,
-    world: &World,
-    links: &[LinkId],
-    steps: &[Entry],
-    start: Instant,
-    events: &mut Vec<Event>,
-) -> Result<Vec<Instant>, LiveRunError> {
-    let mut returns = Vec::new();
-    for entry in steps {
-        let at = start + entry.at;
-        let hit: Vec<LinkId> = entry.link.map_or_else(|| links.to_vec(), |link| vec![links[link]]);
-        let mut note = |text: &str| {
-            let place = entry.link.map(|link| plan.links[link].get_ref().name.get_ref().clone()).unwrap_or_default();
-            events.push(Event { at_s: entry.at.as_secs_f64(), place, text: text.to_owned() });
-        };
-        match &entry.step {
-            Step::Begin(kind) => {
-                let outage = match kind {
-                    OutageKind::Drop => aquila_emu::Outage::Drop,
-                    OutageKind::Hold => aquila_emu::Outage::Hold,
-                };
-                for link in hit {
-                    world.change(link, at, move |now, up, down| {
-                        up.begin_outage(now, outage);
-                        down.begin_outage(now, outage);
-                    })?;
-                }
-                note("outage begins");
-            }
-            Step::End(outage) => {
-                for link in &hit {
-                    world.change(*link, at, |now, up, down| {
-                        up.end_outage(now);
-                        down.end_outage(now);
-                    })?;
-                    if outage.new_address {
-                        world.at(at, LiveEvent::NextAddress(*link, End::A));
-                    } else if outage.link_event {
-                        // Down just before it comes up: programs are told of both.
-                        world.at(
-                            at.checked_sub(Duration::from_millis(100)).unwrap_or(at),
-                            LiveEvent::Up(*link, End::A, false),
-                        );
-                        world.at(at, LiveEvent::Up(*link, End::A, true));
-                    }
-                }
-                returns.push(at);
-                note("outage ends");
-            }
-            Step::NewAddress => {
-                hit.iter().for_each(|link| world.at(at, LiveEvent::NextAddress(*link, End::A)));
-                note("new address");
-            }
-            Step::Change(change) => {
-                for link in hit {
-                    let change = change.clone();
-                    world.change(link, at, move |now, up, down| {
-                        for (path, change) in [(up, &change.up), (down, &change.down)] {
-                            if let Some(change) = change {
-                                // What cannot be was refused when the plan was read.
-                                let _ = crate::channels::change_path(path, now, change);
-                            }
-                        }
-                    })?;
-                }
-                note("the link changes");
-            }
-        }
-    }
-    Ok(returns)
-}
-
-/// Ends programs; a text if one had ended by itself.
-fn stop(programs: Vec<Process>) -> Option<String> {
-    let mut faults = Vec::new();
-    for program in programs {
-        if program.ended().is_some() {
-            faults.push(format!("{} ended before its time: {}", program.name(), program.log_tail(5)));
-        } else {
-            program.stop(GRACE);
-        }
-    }
-    (!faults.is_empty()).then(|| faults.join("; "))
-}
-
-/// Rows of the emulator as the report has them.
-fn series(plan: &Plan, links: &[LinkId], records: Option<Receiver<Record>>, start: Instant) -> Vec<LinkSeries> {
-    let of = |link: usize, direction: usize| LinkSeries {
-        link: plan.links[link].get_ref().name.get_ref().clone(),
-        direction,
-        samples: Vec::new(),
-    };
-    let mut series: Vec<LinkSeries> = (0..links.len()).flat_map(|link| [of(link, 0), of(link, 1)]).collect();
-    let rows = records.into_iter().flat_map(|records| records.try_iter().collect::<Vec<_>>());
-    for row in rows {
-        let Record::Interval(row) = row else { continue };
-        let Some(at) =
-            row.end.checked_duration_since(start).filter(|at| *at <= plan.duration() + Duration::from_millis(50))
-        else {
-            continue;
-        };
-        let Some(link) = links.iter().position(|link| *link == row.link) else { continue };
-        series[link * 2 + index(row.direction)].samples.push(LinkSample {
-            at_s: at.as_secs_f64(),
-            capacity_bps: None,
-            offered: row.offered.bytes,
-            delivered: row.delivered.bytes,
-            lost: row.dropped.loss.bytes + row.dropped.air_loss.bytes,
-            dropped: row.dropped.queue_full.bytes + row.dropped.aqm.bytes,
-            outage: row.dropped.outage.bytes,
-            queue_ms: row.queue_delay.as_secs_f64().min(1e6) * 1e3,
-            is_out: row.dropped.outage.bytes > 0,
-        });
-    }
-    series
 }
 
 /// What the links could have carried, which the emulator's rows do not say: the same cells once more, without packets.
@@ -337,11 +261,4 @@ fn add_capacity(plan: &Plan, seed: u64, series: &mut [LinkSeries]) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// A command of the program under test.
-fn command(binary: &Path) -> Command {
-    let mut command = Command::new(binary);
-    command.env("RUST_BACKTRACE", "1");
-    command
 }

@@ -1,0 +1,141 @@
+//! What the applications of all nodes have sent, and what of it has arrived. All clocks are one, that of this process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aquila_proto::mavlink::Frame;
+
+use crate::frames;
+use crate::record::Flow;
+
+/// What a message is, by where and how it comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A command.
+    Command,
+    /// A parameter.
+    Parameter,
+    /// A frame of video.
+    Frame,
+    /// A datagram beside the contender.
+    Datagram,
+}
+
+/// A message by what is in its packets: the node that sent it, its kind and its number among those.
+type Key = (usize, Kind, u32);
+
+/// Shared by all threads.
+#[derive(Debug, Clone, Default)]
+pub struct Log(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    start: Option<Instant>,
+    flows: Vec<Flow>,
+    /// Flow and number of what was sent; packets of a frame that are missing.
+    sent: BTreeMap<Key, (usize, u32, u32)>,
+    counts: [[u32; 4]; 2],
+}
+
+/// A flow as it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowNow {
+    /// Its name.
+    pub name: String,
+    /// 0: from the first node, 1: to it.
+    pub direction: usize,
+    /// Messages sent.
+    pub sent: usize,
+    /// Messages that have arrived.
+    pub arrived: usize,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Time that the newest of them took.
+    pub latency: Option<Duration>,
+}
+
+impl Log {
+    /// A new flow; gives its number.
+    pub fn add_flow(&self, name: &str, direction: usize) -> usize {
+        let mut inner = self.lock();
+        inner.flows.push(Flow { name: name.to_owned(), direction, messages: Vec::new() });
+        inner.flows.len() - 1
+    }
+
+    /// Times count from here.
+    pub fn start(&self, at: Instant) {
+        self.lock().start = Some(at);
+    }
+
+    /// Notes a message that is being sent in so many packets; gives its number among those of its kind and node.
+    pub fn on_sent(&self, node: usize, kind: Kind, flow: usize, bytes: usize, packets: u32) -> u32 {
+        let mut inner = self.lock();
+        let at = inner.elapsed();
+        let count = &mut inner.counts[node][kind as usize];
+        let number = *count;
+        *count += 1;
+        let message = inner.flows[flow].on_sent(at, bytes);
+        inner.sent.insert((node, kind, in_packet(kind, number)), (flow, message, packets));
+        number
+    }
+
+    /// Notes that a packet of a message has come to a node.
+    pub fn on_arrived(&self, node: usize, kind: Kind, number: u32) {
+        let mut inner = self.lock();
+        let at = inner.elapsed();
+        let Some((flow, message, missing)) = inner.sent.get_mut(&(1 - node, kind, number)) else { return };
+        *missing = missing.saturating_sub(1);
+        let (flow, message, is_whole) = (*flow, *message, *missing == 0);
+        if is_whole {
+            inner.flows[flow].on_arrived(message, at);
+        }
+    }
+
+    /// The same of a MAVLink frame, if it is one of ours.
+    pub fn on_mavlink(&self, node: usize, frame: &Frame) {
+        if let Some(number) = frames::command_index(frame) {
+            self.on_arrived(node, Kind::Command, number);
+        } else if let Some(number) = frames::param_index(frame) {
+            self.on_arrived(node, Kind::Parameter, u32::from(number));
+        }
+    }
+
+    /// How it stands.
+    pub fn now(&self) -> Vec<FlowNow> {
+        let of = |flow: &Flow| {
+            let arrived = || flow.messages.iter().filter(|message| message.times > 0);
+            let newest = arrived().next_back();
+            FlowNow {
+                name: flow.name.clone(),
+                direction: flow.direction,
+                sent: flow.messages.len(),
+                arrived: arrived().count(),
+                bytes: arrived().map(|message| u64::from(message.bytes)).sum(),
+                latency: newest.and_then(|message| Some(message.arrived?.saturating_sub(message.sent))),
+            }
+        };
+        self.lock().flows.iter().map(of).collect()
+    }
+
+    /// All of it; the log is empty then.
+    pub fn take(&self) -> Vec<Flow> {
+        std::mem::take(&mut self.lock().flows)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // What is behind it is whole at any time.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn elapsed(&self) -> Duration {
+        self.start.map_or(Duration::ZERO, |start| start.elapsed())
+    }
+}
+
+/// A parameter has room for 16 bits of its number.
+fn in_packet(kind: Kind, number: u32) -> u32 {
+    if kind == Kind::Parameter { number & 0xffff } else { number }
+}

@@ -1,0 +1,168 @@
+//! What sends at a node, each message at its time.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use aquila_proto::mavlink::Frame;
+use aquila_proto::{Bitrate, Side};
+
+use super::log::{Kind, Log};
+use super::sockets::{Heard, PATIENCE};
+use super::stream::Outlet;
+use crate::frames;
+use crate::live::prioritise;
+use crate::plan::TrafficKind;
+use crate::run::{COMMAND_BYTES, PARAMETER_BYTES};
+
+/// All that sends from a node.
+#[derive(Debug)]
+pub struct Sender {
+    /// 0 or 1.
+    pub node: usize,
+    /// One for each flow.
+    pub sources: Vec<Source>,
+    /// Where commands and parameters go.
+    pub mavlink: Mavlink,
+    /// Where video goes.
+    pub video: Option<(UdpSocket, SocketAddr)>,
+    /// What the link asks of the camera, bit/s.
+    pub camera_target: Arc<AtomicU64>,
+    /// Sequence number of the next RTP packet.
+    pub rtp_seq: u16,
+    /// Where messages are noted.
+    pub log: Log,
+}
+
+/// A flow.
+#[derive(Debug)]
+pub struct Source {
+    /// Its number in the log.
+    pub flow: usize,
+    /// What it is.
+    pub kind: TrafficKind,
+    /// Of datagrams: their socket, and where it sends to.
+    pub datagrams: Option<(UdpSocket, SocketAddr)>,
+    /// First message, since the start.
+    pub at: Duration,
+    /// None from here on.
+    pub until: Duration,
+    /// Messages so far.
+    pub count: u64,
+}
+
+/// Where a node's MAVLink goes.
+#[derive(Debug)]
+pub enum Mavlink {
+    /// Nowhere: there is no contender.
+    Nowhere,
+    /// In datagrams.
+    Datagrams(UdpSocket, SocketAddr),
+    /// In datagrams to the peer that was heard last: it may have another address by now.
+    Answers(UdpSocket, Heard),
+    /// Into a connection.
+    Stream(Outlet),
+}
+
+impl Sender {
+    /// Sends from `start` on, and a command each time that it is asked for one, until told to stop.
+    pub fn run(mut self, start: Instant, asked: &Receiver<()>, stop: &AtomicBool) {
+        prioritise();
+        while !stop.load(Ordering::Relaxed) {
+            let next = self.sources.iter().filter_map(Source::next).min().map(|next| start + next);
+            let wait = next.map_or(PATIENCE, |next| next.saturating_duration_since(Instant::now()));
+            if asked.recv_timeout(wait.min(PATIENCE)).is_ok() {
+                let commands = self.sources.iter().find(|source| matches!(source.kind, TrafficKind::Commands(_)));
+                if let Some(flow) = commands.map(|source| source.flow) {
+                    self.send_command(flow);
+                }
+            }
+            for index in 0..self.sources.len() {
+                while self.sources[index].next().is_some_and(|next| start + next <= Instant::now()) {
+                    self.emit(index);
+                }
+            }
+        }
+    }
+
+    fn emit(&mut self, index: usize) {
+        let Source { flow, kind, .. } = self.sources[index];
+        self.sources[index].count += 1;
+        match kind {
+            TrafficKind::Commands(_) => self.send_command(flow),
+            TrafficKind::Parameters(_) => {
+                let count = self.log.on_sent(self.node, Kind::Parameter, flow, PARAMETER_BYTES, 1);
+                self.mavlink.send(&frames::param_value(self.side(), count as u16));
+            }
+            TrafficKind::Video(video) => {
+                let Some((socket, to)) = &self.video else { return };
+                let target = Bitrate(self.camera_target.load(Ordering::Relaxed));
+                let rate = if video.follow { video.rate.bitrate().min(target) } else { video.rate.bitrate() };
+                let frame = Duration::from_secs(1) / video.frames_per_second;
+                let bytes = rate.bytes_in(frame).as_usize().max(frames::RTP_MIN);
+                let packet = video.packet.bytes();
+                let packets = bytes.div_ceil(packet) as u32;
+                let count = self.log.on_sent(self.node, Kind::Frame, flow, bytes, packets);
+                let mut left = bytes;
+                while left > 0 {
+                    let len = left.min(packet).max(frames::RTP_MIN);
+                    left = left.saturating_sub(len);
+                    // What the kernel does not take is lost, as for any application.
+                    let _ = socket.send_to(&frames::rtp(self.rtp_seq, count, len, left == 0), to);
+                    self.rtp_seq = self.rtp_seq.wrapping_add(1);
+                }
+            }
+            TrafficKind::Datagrams(datagrams) => {
+                let bytes = datagrams.packet.bytes().max(frames::RTP_MIN);
+                let count = self.log.on_sent(self.node, Kind::Datagram, flow, bytes, 1);
+                if let Some((socket, to)) = &self.sources[index].datagrams {
+                    let _ = socket.send_to(&frames::rtp(count as u16, count, bytes, true), to);
+                }
+            }
+        }
+    }
+
+    fn send_command(&mut self, flow: usize) {
+        let count = self.log.on_sent(self.node, Kind::Command, flow, COMMAND_BYTES, 1);
+        self.mavlink.send(&frames::command(self.side(), count));
+    }
+
+    fn side(&self) -> Side {
+        if self.node == 0 { Side::Air } else { Side::Ground }
+    }
+}
+
+impl Source {
+    /// When it sends next, since the start.
+    fn next(&self) -> Option<Duration> {
+        let after = match self.kind {
+            TrafficKind::Commands(every) | TrafficKind::Parameters(every) => {
+                every.every.get().as_nanos() * u128::from(self.count)
+            }
+            TrafficKind::Video(video) => u128::from(self.count) * 1_000_000_000 / u128::from(video.frames_per_second),
+            TrafficKind::Datagrams(datagrams) => {
+                let bits = u128::from(self.count) * datagrams.packet.bytes() as u128 * 8;
+                bits * 1_000_000_000 / u128::from(datagrams.rate.bps())
+            }
+        };
+        Some(self.at + Duration::from_nanos(after as u64)).filter(|next| *next < self.until)
+    }
+}
+
+impl Mavlink {
+    /// What the kernel does not take is lost, as for any application.
+    fn send(&self, frame: &Frame) {
+        match self {
+            Self::Nowhere => {}
+            Self::Datagrams(socket, to) => drop(socket.send_to(frame.bytes(), to)),
+            Self::Answers(socket, heard) => {
+                if let Some(to) = *heard.lock().unwrap_or_else(PoisonError::into_inner) {
+                    let _ = socket.send_to(frame.bytes(), to);
+                }
+            }
+            Self::Stream(outlet) => outlet.send(frame),
+        }
+    }
+}
