@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aquila_emu::trace::AnyTrace;
 
-use super::{ScoreError, iperf, links};
+use super::{ScoreError, iperf3, links};
 use crate::traces::{self, TraceFileError};
 
 /// Rates over time.
@@ -109,7 +109,7 @@ pub fn read(path: &Path, choice: &Choice) -> Result<Rates, ScoreError> {
         .read_until(b'\n', &mut start)
         .map_err(|error| TraceFileError::Open { path: path.to_owned(), error })?;
     if start.trim_ascii_start().first().is_some_and(|first| b"{[".contains(first)) {
-        return iperf::read(path);
+        return iperf3::read(path);
     }
     if start.starts_with(b"variant,contender,seed,link,direction,time_s") {
         return links::read(path, open()?, choice);

@@ -11,7 +11,7 @@
 
 mod figures;
 mod input;
-mod iperf;
+mod iperf3;
 mod links;
 
 use std::path::{Path, PathBuf};
