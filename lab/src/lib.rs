@@ -18,5 +18,7 @@ pub mod run;
 pub mod run_live;
 pub mod scenarios;
 pub mod score;
+#[cfg(test)]
+mod testing;
 mod timeline;
 pub mod traces;

@@ -3,28 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aquila-score-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::testing::Folder;
 
 /// A test of whole seconds that began at `at`.
 fn iperf(at: u64, mbps: &[f64]) -> String {
@@ -37,7 +16,7 @@ fn iperf(at: u64, mbps: &[f64]) -> String {
 
 #[test]
 fn a_radio_log_against_iperf_with_a_pause() {
-    let folder = Folder::new("iperf");
+    let folder = Folder::new("score-iperf");
     let log = folder.file("radio.csv", "time_s,rate_mbps,ccq_percent\n0,20,50\n1,20,50\n2,20,50\n3,10,100\n4,30,90\n");
     let tests = folder.file("iperf.json", &(iperf(1_000, &[9.0, 11.0]) + &iperf(1_003, &[10.0, 27.0])));
     let score = score(&log, &tests, &Choice::default()).unwrap();
@@ -51,7 +30,7 @@ fn a_radio_log_against_iperf_with_a_pause() {
 
 #[test]
 fn a_trace_against_the_links_of_a_report() {
-    let folder = Folder::new("links");
+    let folder = Folder::new("score-links");
     let trace = folder.file("t.mahi", &"0\n".repeat(100).replace('0', "1000"));
     let row = |n: u32| format!("1,udp,1,lte,up,{:.1},,0,{},0,0,0,0,0\n", f64::from(n) / 10.0, 15_000 + n);
     let header = "variant,contender,seed,link,direction,time_s,capacity_bps,offered_bytes,delivered_bytes,lost_bytes,\
@@ -74,7 +53,7 @@ fn a_trace_against_the_links_of_a_report() {
 
 #[test]
 fn what_cannot_be_compared_is_refused_with_file_and_line() {
-    let folder = Folder::new("bad");
+    let folder = Folder::new("score-bad");
     let header = "variant,contender,seed,link,direction,time_s,x\n";
     for (name, text, wanted) in [
         ("cut.json", "{\"intervals\":\n[", "cut.json:2: "),
@@ -88,7 +67,7 @@ fn what_cannot_be_compared_is_refused_with_file_and_line() {
         let error = read(&folder.file(name, text), &Choice::default()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     }
-    assert!(read(&folder.0, &Choice::default()).unwrap_err().to_string().contains("directory"));
+    assert!(read(folder.path(), &Choice::default()).unwrap_err().to_string().contains("directory"));
 }
 
 proptest! {
@@ -98,7 +77,7 @@ proptest! {
         start in prop_oneof![Just("{\"intervals\":["), Just("["), Just(""), Just("variant,contender,seed,link,direction,time_s\n")],
         rest in "[0-9a-z,.:{}\\[\\]\"\n-]{0,80}",
     ) {
-        let folder = Folder::new(&format!("any-{}-{}", start.len(), rest.len()));
+        let folder = Folder::new(&format!("score-any-{}-{}", start.len(), rest.len()));
         let _ = read(&folder.file("t", &format!("{start}{rest}")), &Choice::default());
     }
 }

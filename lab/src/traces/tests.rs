@@ -1,49 +1,26 @@
 //! Files from end to end.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use aquila_emu::synth::Model;
 use proptest::prelude::*;
 
 use super::*;
-
-/// A directory of its own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aquila-traces-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::testing::Folder;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_trace_goes_there_and_back() {
-    let folder = Folder::new("back");
+    let folder = Folder::new("traces-back");
     // 2 opportunities in the first second, 1 in the second.
     let first = folder.file("a.mahi", "# source: a flight\n# kind: capacity\n0\n500\n2000\n");
-    let csv = folder.0.join("a.csv");
+    let csv = folder.path().join("a.csv");
     let done = convert(&first, &csv, None, SECOND, false).unwrap();
     assert_eq!((done.format, done.lines), (Format::Csv, 2 + 1));
     let text = std::fs::read_to_string(&csv).unwrap();
     assert!(text.starts_with("# kind: capacity\n# source: a flight; converted from"), "{text}");
-    let back = folder.0.join("b.mahi");
+    let back = folder.path().join("b.mahi");
     let done = convert(&csv, &back, None, SECOND, false).unwrap();
     assert!(done.lost.iter().any(|lost| lost.contains("licence")), "{:?}", done.lost);
     let info = open(&back).unwrap().info().clone();
@@ -54,9 +31,9 @@ fn a_trace_goes_there_and_back() {
 
 #[test]
 fn a_made_up_trace_is_read_and_drawn() {
-    let folder = Folder::new("synth");
+    let folder = Folder::new("traces-synth");
     for (name, format) in [("uav.csv", Format::Csv), ("uav.mahi", Format::Mahimahi)] {
-        let path = folder.0.join(name);
+        let path = folder.path().join(name);
         synth(&path, Model::uav(), 7, Duration::from_secs(60), format, true).unwrap();
         let trace = open(&path).unwrap();
         let text = describe(&path, &trace);
@@ -67,7 +44,7 @@ fn a_made_up_trace_is_read_and_drawn() {
         let json = json(&path, &trace);
         assert!((59.0..=60.0).contains(&json["duration_s"].as_f64().unwrap()), "{json}");
         for drawing in ["a.svg", "a.html"] {
-            let drawing = folder.0.join(drawing);
+            let drawing = folder.path().join(drawing);
             plot(&path, &drawing).unwrap();
             let text = std::fs::read_to_string(drawing).unwrap();
             assert!(text.contains("rate, Mbit/s") && !text.contains("NaN") && text.len() < 200_000);
@@ -77,7 +54,7 @@ fn a_made_up_trace_is_read_and_drawn() {
 
 #[test]
 fn what_is_no_trace_is_refused_with_file_line_and_reason() {
-    let folder = Folder::new("bad");
+    let folder = Folder::new("traces-bad");
     let long = "1".repeat(1 << 20);
     for (name, text, wanted) in [
         ("back.mahi", "5\n4\n", "back.mahi:2: time goes back"),
@@ -89,12 +66,12 @@ fn what_is_no_trace_is_refused_with_file_line_and_reason() {
         let path = folder.file(name, text);
         let error = open(&path).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
-        assert!(plot(&path, &folder.0.join("x.svg")).is_err());
+        assert!(plot(&path, &folder.path().join("x.svg")).is_err());
     }
-    assert!(open(&folder.0.join("none")).unwrap_err().to_string().contains("cannot read"));
-    assert!(open(&folder.0).unwrap_err().to_string().contains("directory"));
+    assert!(open(&folder.path().join("none")).unwrap_err().to_string().contains("cannot read"));
+    assert!(open(folder.path()).unwrap_err().to_string().contains("directory"));
     let delays = folder.file("delay.csv", "time_s,delay_ms\n0,5\n1,6\n");
-    let to = folder.0.join("x.mahi");
+    let to = folder.path().join("x.mahi");
     let error = convert(&delays, &to, None, SECOND, false).unwrap_err();
     assert!(error.to_string().contains("has no rates"), "{error}");
     let huge = folder.file("huge.csv", "time_s,rate_mbps\n0,1000000\n900000000,1\n");
@@ -107,11 +84,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 40, ..ProptestConfig::default() })]
     #[test]
     fn any_text_is_read_or_refused(text in "(time_s,rate_mbps\n)?([0-9]{0,4}[,\n.a-]?){0,40}") {
-        let folder = Folder::new(&format!("any-{}", text.len()));
+        let folder = Folder::new(&format!("traces-any-{}", text.len()));
         let path = folder.file("t", &text);
         if open(&path).is_ok() {
-            plot(&path, &folder.0.join("t.html")).unwrap();
-            let _ = convert(&path, &folder.0.join("u"), None, SECOND, false);
+            plot(&path, &folder.path().join("t.html")).unwrap();
+            let _ = convert(&path, &folder.path().join("u"), None, SECOND, false);
         }
     }
 }
