@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aquila_emu::trace::AnyTrace;
 
-use super::{ScoreError, iperf3, links};
+use super::{ScoreError, iperf2, iperf3, links};
 use crate::traces::{self, TraceFileError};
 
 /// Rates over time.
@@ -45,6 +45,8 @@ pub struct Choice {
 
 /// Longest file, seconds: eleven days.
 pub(super) const MAX_SECONDS: usize = 1_000_000;
+/// Longest line, bytes.
+const MAX_LINE: u64 = 4096;
 
 impl Rates {
     /// Mean of what there is of a span of time; `None` if no second of it is covered.
@@ -67,9 +69,26 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// So many bits, evenly from one time to another. False if that is beyond the longest file.
+    /// So many bits, evenly from one time to another, which is covered by them. False if that is beyond the longest file.
     #[must_use]
     pub(super) fn add(&mut self, from_s: f64, to_s: f64, bits: f64) -> bool {
+        self.carry(from_s, to_s, bits) && self.cover(from_s, to_s)
+    }
+
+    /// The bits alone.
+    #[must_use]
+    pub(super) fn carry(&mut self, from_s: f64, to_s: f64, bits: f64) -> bool {
+        self.each(from_s, to_s, |sums, within| sums.0 += bits * within / (to_s - from_s))
+    }
+
+    /// The cover alone.
+    #[must_use]
+    pub(super) fn cover(&mut self, from_s: f64, to_s: f64) -> bool {
+        self.each(from_s, to_s, |sums, within| sums.1 += within)
+    }
+
+    /// Every second of a span, and how much of it is within.
+    fn each(&mut self, from_s: f64, to_s: f64, mut add: impl FnMut(&mut (f64, f64), f64)) -> bool {
         if !(from_s >= 0.0 && to_s > from_s && to_s <= MAX_SECONDS as f64) {
             return from_s >= 0.0 && to_s <= MAX_SECONDS as f64;
         }
@@ -78,9 +97,7 @@ impl Seconds {
             self.sums.resize(last + 1, (0.0, 0.0));
         }
         for second in (from_s as usize)..=last {
-            let within = (to_s.min(second as f64 + 1.0) - from_s.max(second as f64)).max(0.0);
-            self.sums[second].0 += bits * within / (to_s - from_s);
-            self.sums[second].1 += within;
+            add(&mut self.sums[second], (to_s.min(second as f64 + 1.0) - from_s.max(second as f64)).max(0.0));
         }
         true
     }
@@ -92,7 +109,7 @@ impl Seconds {
 }
 
 /// Reads a file of any known kind: a trace in mahimahi's format or as CSV (a radio log counts as rate × CCQ), iperf3's
-/// JSON, or a report's `links.csv`.
+/// JSON, iperf 2's CSV or text, or a report's `links.csv`.
 ///
 /// # Errors
 /// [`ScoreError`], with line and reason.
@@ -108,13 +125,50 @@ pub fn read(path: &Path, choice: &Choice) -> Result<Rates, ScoreError> {
         .take(256)
         .read_until(b'\n', &mut start)
         .map_err(|error| TraceFileError::Open { path: path.to_owned(), error })?;
+    if iperf2::is_text(&start) {
+        return iperf2::read_text(path, open()?);
+    }
     if start.trim_ascii_start().first().is_some_and(|first| b"{[".contains(first)) {
         return iperf3::read(path);
+    }
+    if iperf2::is_csv(&start) {
+        return iperf2::read_csv(path, open()?);
     }
     if start.starts_with(b"variant,contender,seed,link,direction,time_s") {
         return links::read(path, open()?, choice);
     }
     of_trace(path)
+}
+
+/// Calls `take` with each line in turn, without its end. What it finds wrong is said with the line's number.
+pub(super) fn each_line(
+    path: &Path,
+    mut reader: impl BufRead,
+    mut take: impl FnMut(&str) -> Result<(), String>,
+) -> Result<(), ScoreError> {
+    let mut line = String::new();
+    for number in 1.. {
+        let wrong = |message: String| ScoreError::File { path: path.to_owned(), line: number, message };
+        line.clear();
+        let read = reader.by_ref().take(MAX_LINE).read_line(&mut line);
+        let bytes = read.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        if bytes == 0 {
+            break;
+        }
+        if bytes as u64 == MAX_LINE {
+            return Err(wrong(format!("the line is longer than {MAX_LINE} bytes")));
+        }
+        take(line.trim_end()).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// A number of at least 0, and of a size that sums and products of it are numbers too.
+pub(super) fn number(name: &str, text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=1e18).contains(&value) => Ok(value),
+        _ => Err(format!("{name}: '{text}' is not a number of at least 0")),
+    }
 }
 
 fn of_trace(path: &Path) -> Result<Rates, ScoreError> {

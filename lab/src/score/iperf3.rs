@@ -13,6 +13,8 @@ use super::{Rates, ScoreError, Test};
 
 /// Largest file, bytes.
 const MAX_FILE: u64 = 256 << 20;
+/// Highest rate, bit/s: sums of such are numbers too.
+const MAX_RATE: f64 = 1e18;
 
 #[derive(Debug, Deserialize)]
 struct Report {
@@ -76,7 +78,7 @@ pub fn read(path: &Path) -> Result<Rates, ScoreError> {
         let (mut bits, mut lasted) = (0.0, 0.0f64);
         for Interval { sum } in intervals {
             // A last interval of a few milliseconds is iperf's way to end.
-            let is_sane = sum.start >= 0.0 && sum.end >= sum.start && sum.bits_per_second >= 0.0;
+            let is_sane = sum.start >= 0.0 && sum.end >= sum.start && (0.0..=MAX_RATE).contains(&sum.bits_per_second);
             if !is_sane || !seconds.add(start + sum.start, start + sum.end, sum.bits_per_second * (sum.end - sum.start))
             {
                 return Err(test(format!("an interval from {} to {} s makes no sense", sum.start, sum.end)));

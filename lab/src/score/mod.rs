@@ -11,6 +11,7 @@
 
 mod figures;
 mod input;
+mod iperf2;
 mod iperf3;
 mod links;
 
