@@ -21,6 +21,7 @@ fn main() {
     restart();
     quic();
     trace();
+    score();
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {
@@ -260,4 +261,25 @@ fn trace() {
     let uneven = ["TIME_MS , rate_kbps,loss\r", "1000,800, 0.25\r", "1000.5,0,1\r", "1750,2500,0\r"];
     seed("trace", "uneven", lines(&uneven).as_bytes());
     seed("trace", "delay", b"\xef\xbb\xbftime_s,delay_us\n1763740800,20000\n1763740801.000001,35000.5");
+}
+
+/// Of each kind of recording a small one; iperf 2's are what the lab's tests have of it.
+fn score() {
+    seed("score", "iperf2-csv", include_bytes!("../../lab/src/score/fixtures/two.csv"));
+    seed("score", "iperf2-csv-parallel", include_bytes!("../../lab/src/score/fixtures/parallel.csv"));
+    seed("score", "iperf2-csv-tcp", include_bytes!("../../lab/src/score/fixtures/tcp.csv"));
+    seed("score", "iperf2-text", include_bytes!("../../lab/src/score/fixtures/two.txt"));
+    seed("score", "iperf2-text-dates", include_bytes!("../../lab/src/score/fixtures/two-e.txt"));
+    seed("score", "iperf2-text-outage", include_bytes!("../../lab/src/score/fixtures/outage.txt"));
+    let test = |at: u64| {
+        let interval = |n: u32| format!(r#"{{"sum":{{"start":{n},"end":{},"bits_per_second":9.5e6}}}}"#, n + 1);
+        let intervals = [interval(0), interval(1)].join(",");
+        format!(r#"{{"start":{{"timestamp":{{"timesecs":{at}}}}},"intervals":[{intervals}]}}"#)
+    };
+    seed("score", "iperf3", format!("{}\n{}\n", test(1_000), test(1_004)).as_bytes());
+    seed("score", "iperf3-list", format!("[{}]", test(1_000)).as_bytes());
+    let links = "variant,contender,seed,link,direction,time_s,capacity_bps,offered_bytes,delivered_bytes,lost_bytes,\
+                 dropped_bytes,outage_bytes,queue_ms,is_out\n1,udp,1,lte,up,0.5,,0,7000,0,0,0,0,0\n1,udp,1,lte,up,1.0,,0,9000,0,0,0,0,0\n";
+    seed("score", "links", links.as_bytes());
+    seed("score", "radio-log", b"time_s,rate_mbps,ccq_percent\n0,20,50\n1,20,50\n2,10,100\n");
 }

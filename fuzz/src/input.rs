@@ -1,5 +1,6 @@
 //! Reads numbers and bytes off an input.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What is left of an input. At its end numbers are zero and byte strings empty.
@@ -64,4 +65,29 @@ impl<'a> Input<'a> {
 /// Any point in time; targets only add to it.
 pub fn epoch() -> Instant {
     Instant::now()
+}
+
+/// A file of this thread's own, removed with it: for what reads files.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Calls `read` with a file that has this in it.
+    pub fn with<T>(data: &[u8], read: impl FnOnce(&Path) -> T) -> T {
+        thread_local! {
+            static SCRATCH: Scratch = {
+                let name = format!("aquila-fuzz-{}-{:?}", std::process::id(), std::thread::current().id());
+                Scratch(std::env::temp_dir().join(name))
+            };
+        }
+        SCRATCH.with(|scratch| {
+            std::fs::write(&scratch.0, data).expect("room for a small file");
+            read(&scratch.0)
+        })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }

@@ -9,6 +9,7 @@ mod mavlink;
 mod quic;
 mod restart;
 mod router;
+mod score;
 mod session;
 mod texts;
 mod trace;
@@ -19,6 +20,7 @@ pub use mavlink::mavlink;
 pub use quic::bearer;
 pub use restart::{replay_window, resumption, store};
 pub use router::router;
+pub use score::score;
 pub use session::session;
 pub use texts::{config, texts};
 pub use trace::trace;
@@ -34,7 +36,7 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("bearer", bearer),
     ("config", config),
     ("mavlink", mavlink),
@@ -43,6 +45,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("resumption", resumption),
     ("router", router),
     ("rtp", rtp),
+    ("score", score),
     ("session", session),
     ("store", store),
     ("texts", texts),

@@ -1,6 +1,6 @@
 //! What people write: keys, endpoints, configuration files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::video::VideoSpec;
@@ -8,6 +8,8 @@ use aquila_proto::Side;
 use aquila_proto::identity::PublicKey;
 use aquila_proto::mavlink::treatment::message_named;
 use aquila_proto::video::Codec;
+
+use crate::input::Scratch;
 
 /// The configuration of `aquila`, which is a part of the program and in no library.
 #[path = "../../cli/src/config/mod.rs"]
@@ -45,10 +47,12 @@ pub fn texts(data: &[u8]) {
 
 /// Any bytes as a configuration file, for both sides. A mistake is named with a line that the file has.
 pub fn config(data: &[u8]) {
-    let path = SCRATCH.with(|scratch| scratch.0.clone());
-    std::fs::write(&path, data).expect("room for a small file");
+    Scratch::with(data, |path| load(data, path));
+}
+
+fn load(data: &[u8], path: &Path) {
     let environment = Environment { state: Some(PathBuf::from("/nowhere")), ..Environment::default() };
-    match program::load(&path) {
+    match program::load(path) {
         Ok(file) => {
             for side in [Side::Air, Side::Ground] {
                 match Settings::resolve(file.clone(), side, &environment) {
@@ -66,20 +70,4 @@ pub fn config(data: &[u8]) {
             assert!(std::str::from_utf8(data).is_err());
         }
     }
-}
-
-/// A file of this thread's own, removed with it.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-thread_local! {
-    static SCRATCH: Scratch = {
-        let name = format!("aquila-fuzz-{}-{:?}.toml", std::process::id(), std::thread::current().id());
-        Scratch(std::env::temp_dir().join(name))
-    };
 }
