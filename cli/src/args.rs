@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aquila_lab::plan::Time;
+use aquila_net::encoder::EncoderSpec;
 use aquila_net::mavlink::{EndpointSpec, KINDS};
 use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
@@ -91,6 +92,10 @@ pub struct LinkArgs {
     /// Camera that sends RTP to this UDP address; may be given several times [video.inputs]
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_in: Vec<VideoSpec>,
+    /// What makes the camera's pictures and is told how much the link carries: exec:COMMAND starts a program that gets lines
+    /// of JSON [video.encoder]
+    #[arg(long, value_name = "exec:COMMAND", help_heading = "MAVLink and video")]
+    pub encoder: Option<EncoderSpec>,
     /// Viewer that the other side's RTP is sent to; may be given several times [video.outputs]
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_out: Vec<VideoSpec>,
@@ -414,6 +419,7 @@ impl LinkArgs {
         set(&mut file.link.state, self.state);
         set(&mut file.mavlink.endpoints, list(self.mavlink));
         set(&mut file.video.inputs, texts(self.video_in));
+        set(&mut file.video.encoder, self.encoder.map(Text));
         set(&mut file.video.outputs, texts(self.video_out));
         set(&mut file.status.listen, self.status.map(Text));
         set(&mut file.log.level, self.log);

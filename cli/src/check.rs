@@ -79,6 +79,9 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
             queue.max_frames, queue.max_bytes.0, queue.max_age,
         )?;
     }
+    if let Some(encoder) = &settings.video.encoder {
+        writeln!(out, "  encoder    {encoder}")?;
+    }
     for spec in &settings.video.outputs {
         writeln!(out, "  viewer     {spec}, reordering for {:?}", settings.video.reassembly.reorder_time)?;
     }

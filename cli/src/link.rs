@@ -66,6 +66,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         radio_status: settings.radio_status,
         policy: settings.policy,
         cameras: settings.video.inputs,
+        encoder: settings.video.encoder,
         viewers: settings.video.outputs,
         video_queues: settings.video.queues,
         reassembly: settings.video.reassembly,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::plan::{CheckPlan, Plan};
-use crate::record::{Flow, Run};
+use crate::record::{Flow, LinkSeries, Run};
 
 /// Names of directions in metrics.
 pub const DIRECTION_NAMES: [&str; 2] = ["up", "down"];
@@ -60,13 +60,17 @@ impl Metrics {
 
     fn add_flows(&mut self, contender: &str, plan: &Plan, runs: &[&Run]) {
         let judged_span = plan.warm_up.get()..plan.duration() - plan.cool_down.get();
-        let span_s = (judged_span.end - judged_span.start).as_secs_f64();
         let Some(first) = runs.first() else { return };
         for flow in &first.flows {
             let prefix = format!("{contender}.{}.{}", flow.name, DIRECTION_NAMES[flow.direction]);
             let flows: Vec<&Flow> = runs.iter().filter_map(|run| run.flow(&flow.name, flow.direction)).collect();
             let judged =
                 || flows.iter().flat_map(|flow| &flow.messages).filter(|message| judged_span.contains(&message.sent));
+            // A flow that does not last all the time has a rate while it does.
+            let of_plan = plan.traffic().into_iter().find(|traffic| traffic.name() == flow.name);
+            let from = of_plan.map_or(Duration::ZERO, |traffic| traffic.at.get()).max(judged_span.start);
+            let to = of_plan.and_then(|traffic| traffic.until).map_or(judged_span.end, |until| until.get());
+            let span_s = to.min(judged_span.end).saturating_sub(from).as_secs_f64();
             let (sent, arrived) = (judged().count(), judged().filter(|message| message.times > 0).count());
             self.set(format!("{prefix}.sent"), sent as f64);
             self.set(format!("{prefix}.delivered"), arrived as f64);
@@ -81,6 +85,30 @@ impl Metrics {
             let latencies = judged().filter_map(|message| Some(message.arrived? - message.sent)).collect();
             self.add_distribution(&format!("{prefix}.latency_ms"), latencies);
             self.add_distribution(&format!("{prefix}.recovery_ms"), recoveries(&flow.name, flow.direction, runs));
+        }
+    }
+
+    /// How far what a link carried is from what it could have carried, in the seconds in which something always waited.
+    fn add_saturated(&mut self, prefix: &str, runs: &[&Run], of: &LinkSeries) {
+        let per_second = (Duration::from_secs(1).as_nanos() / crate::channels::SERIES_STEP.as_nanos()) as usize;
+        let (mut seconds, mut errors, mut total) = (0, 0.0, 0.0);
+        let same = runs.iter().flat_map(|run| &run.links);
+        for series in same.filter(|other| other.link == of.link && other.direction == of.direction) {
+            for second in series.samples.chunks_exact(per_second) {
+                let capacity: Option<f64> = second.iter().map(|sample| sample.capacity_bps).sum();
+                let Some(capacity) = capacity.filter(|_| second.iter().all(|sample| sample.queue_ms > 0.0)) else {
+                    continue;
+                };
+                let capacity = capacity / per_second as f64;
+                let carried = second.iter().map(|sample| sample.carried as f64 * 8.0).sum::<f64>();
+                seconds += 1;
+                errors += (carried - capacity).abs();
+                total += capacity;
+            }
+        }
+        self.set(format!("{prefix}.saturated_s"), f64::from(seconds));
+        if total > 0.0 {
+            self.set(format!("{prefix}.saturated_mae_percent"), errors / total * 100.0);
         }
     }
 
@@ -122,6 +150,7 @@ impl Metrics {
                     self.set(format!("{prefix}.queue_ms.{name}"), ms(quantile(&queue, share)));
                 }
             }
+            self.add_saturated(&prefix, runs, series);
             let offered = sum(&|sample| sample.offered as f64);
             let lost = sum(&|sample| (sample.lost + sample.dropped + sample.outage) as f64);
             self.set(format!("{prefix}.lost_share"), if offered > 0.0 { lost / offered } else { 0.0 });

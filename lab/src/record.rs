@@ -54,6 +54,8 @@ pub struct LinkSample {
     pub offered: u64,
     /// Bytes that came out.
     pub delivered: u64,
+    /// Bytes that have left the bottleneck: delivered, or lost on the air behind it.
+    pub carried: u64,
     /// Bytes lost at random.
     pub lost: u64,
     /// Bytes that found the queue full or were dropped by its management.

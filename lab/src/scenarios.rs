@@ -5,10 +5,12 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 4] = [
+const SHIPPED: [(&str, &str); 6] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
+    ("mule", include_str!("../scenarios/mule.toml")),
+    ("bearers", include_str!("../scenarios/bearers.toml")),
     ("handovers", include_str!("../scenarios/handovers.toml")),
 ];
 

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, watch};
 pub use config::{NodeConfig, Role};
 pub use snapshot::Snapshots;
 
+use crate::encoder;
 use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
 use crate::netwatch::{self, NetworkChange};
 use crate::socket::{BearerSocket, Datagram};
@@ -186,7 +187,7 @@ impl Node {
             status: status.transpose()?,
             snapshots: Snapshots::new(&config, started),
             published,
-            camera: None,
+            camera: config.encoder.as_ref().map(encoder::serve),
             events: None,
             deadline: started,
             settled: None,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use aquila_net::encoder::EncoderSpec;
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
@@ -73,6 +74,7 @@ pub enum Treatment {
 pub struct Video {
     pub inputs: Option<Vec<Text<VideoSpec>>>,
     pub outputs: Option<Vec<Text<VideoSpec>>>,
+    pub encoder: Option<Text<EncoderSpec>>,
     pub queue_frames: Option<Count<1, 10_000>>,
     pub queue_bytes: Option<Bytes<65_536, 67_108_864>>,
     pub queue_age: Option<Time<20, 10_000>>,

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aquila_net::encoder::EncoderSpec;
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::status::Exposure;
 use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
@@ -84,6 +85,8 @@ pub enum Role {
 pub struct VideoSettings {
     /// Cameras, each with a flow of its own.
     pub inputs: Vec<(Flow, VideoSpec)>,
+    /// What makes the pictures.
+    pub encoder: Option<EncoderSpec>,
     /// Viewers.
     pub outputs: Vec<VideoSpec>,
     /// Queue of each flow, in order of their numbers, up to the last camera's.
@@ -303,7 +306,8 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     }
     let defaults = ReassemblerConfig::default();
     let reorder_time = video.reorder.map_or(defaults.reorder_time, |time| time.get());
-    Ok(VideoSettings { inputs, outputs, queues, reassembly: ReassemblerConfig { reorder_time, ..defaults } })
+    let encoder = video.encoder.map(|Text(spec)| spec);
+    Ok(VideoSettings { inputs, encoder, outputs, queues, reassembly: ReassemblerConfig { reorder_time, ..defaults } })
 }
 
 /// Gives each camera the flow that it asks for, or that of its place in the list.

@@ -60,8 +60,8 @@ pub struct World<'a> {
     timeline: VecDeque<Entry>,
     generation: u32,
     series: Vec<LinkSeries>,
-    /// Counts at the last sample: offered, delivered, lost, dropped, outage, opportunities.
-    before: Vec<[u64; 6]>,
+    /// Counts at the last sample: offered, delivered, carried, lost, dropped, outage, opportunities.
+    before: Vec<[u64; 7]>,
     /// Rates at the last sample.
     rates: Vec<Option<u64>>,
     next_sample: Instant,
@@ -93,7 +93,7 @@ impl<'a> World<'a> {
                     [0, 1].map(|direction| LinkSeries { link: name.clone(), direction, samples: Vec::new() })
                 })
                 .collect(),
-            before: vec![[0; 6]; channels.len() * 2],
+            before: vec![[0; 7]; channels.len() * 2],
             channels,
             flows: Vec::new(),
             sources: Vec::new(),
@@ -403,13 +403,14 @@ impl<'a> World<'a> {
                 let counts = [
                     stats.input.bytes,
                     stats.output.bytes,
+                    stats.output.bytes + stats.dropped.air_loss.bytes,
                     lost,
                     dropped,
                     stats.dropped.outage.bytes,
                     stats.opportunities,
                 ];
                 let before = std::mem::replace(&mut self.before[slot], counts);
-                let [offered, delivered, lost, dropped, outage, opportunities] =
+                let [offered, delivered, carried, lost, dropped, outage, opportunities] =
                     std::array::from_fn(|n| counts[n].saturating_sub(before[n]));
                 // What was in force until now, not what begins now.
                 let by_rate = std::mem::replace(&mut self.rates[slot], path.rate()).map(|rate| rate as f64);
@@ -421,6 +422,7 @@ impl<'a> World<'a> {
                     capacity_bps: by_rate.or(by_trace),
                     offered,
                     delivered,
+                    carried,
                     lost,
                     dropped,
                     outage,

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender as Ask, channel};
 use std::sync::{Arc, Mutex};
@@ -40,7 +41,13 @@ impl Apps {
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn new(plan: &Plan, contender: &ContenderPlan, topology: &Topology, seed: u64) -> io::Result<Self> {
+    pub fn new(
+        plan: &Plan,
+        contender: &ContenderPlan,
+        topology: &Topology,
+        seed: u64,
+        folder: &Path,
+    ) -> io::Result<Self> {
         let world = &topology.world;
         let (log, stop) = (Log::default(), Arc::new(AtomicBool::new(false)));
         let camera_target = Arc::new(AtomicU64::new(u64::MAX));
@@ -61,8 +68,7 @@ impl Apps {
         }
         apps.add_sources(plan, topology, seed)?;
         if contender.kind == ContenderKind::Aquila && plan.has_camera_that_follows() {
-            let asks = aquila::follow(world, topology.nodes[0], camera_target, apps.stop.clone());
-            apps.threads.push(asks.map_err(io::Error::other)?);
+            apps.threads.push(aquila::follow(world, topology.nodes[0], folder, camera_target, apps.stop.clone())?);
         }
         Ok(apps)
     }

@@ -1,7 +1,10 @@
 //! The program under test, at both nodes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,8 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
 use super::Places;
-use crate::live::{End, LinkId, NodeId, Process, World, WorldError};
+use super::sockets::PATIENCE;
+use crate::live::{End, LinkId, NodeId, Process, World, WorldError, prioritise};
 use crate::plan::ContenderPlan;
 
 /// Where the applications find it, at both nodes.
@@ -20,9 +28,8 @@ pub const CAMERA: u16 = 5_700;
 /// Where it gives video out, at the second.
 pub const VIEWER: u16 = 5_701;
 const LINK: u16 = 9_400;
-const STATUS: u16 = 9_420;
-/// The camera asks this often what the link wants of it.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+/// What the program tells its encoder comes through this.
+const PIPE: &str = "encoder";
 /// A program is given this long to end.
 const GRACE: Duration = Duration::from_secs(2);
 const SIDES: [&str; 2] = ["air", "ground"];
@@ -68,6 +75,9 @@ impl Aquila {
             aquila.keys(side, &["generate"])?;
             aquila.public[node] = aquila.keys(side, &["show", "--public"])?;
         }
+        let pipe = folder.join(PIPE);
+        let _ = std::fs::remove_file(&pipe);
+        mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|error| format!("{}: {error}", pipe.display()))?;
         for node in [1, 0] {
             aquila.spawn(world, node).map_err(|error| error.to_string())?;
         }
@@ -149,7 +159,7 @@ impl Aquila {
             0 => {
                 program.args(["--connect", &self.ground.to_string()]);
                 program.args(["--video-in", &format!("rtp://127.0.0.1:{CAMERA}")]);
-                program.args(["--status", &format!("127.0.0.1:{STATUS}")]);
+                program.args(["--encoder", &format!("exec:exec cat > '{}'", self.folder.join(PIPE).display())]);
             }
             _ => {
                 program.args(["--listen", &format!("0.0.0.0:{LINK}")]);
@@ -162,39 +172,36 @@ impl Aquila {
     }
 }
 
-/// Asks the first node's process what its encoder is to make, as an encoder of its own would.
+/// Reads what the first node's process tells its encoder.
 ///
 /// # Errors
-/// If the kernel allows no more threads.
+/// If the kernel allows no more threads, or the pipe cannot be opened.
 pub fn follow(
     world: &World,
     node: NodeId,
+    folder: &Path,
     target: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
-) -> Result<JoinHandle<()>, WorldError> {
-    world.thread_in(node, "camera", move || {
+) -> io::Result<JoinHandle<()>> {
+    // For both: so there is always a writer, and it never ends.
+    let mut pipe =
+        OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_NONBLOCK).open(folder.join(PIPE))?;
+    let thread = world.thread_in(node, "camera", move || {
+        prioritise();
+        let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
         while !stop.load(Ordering::Relaxed) {
-            if let Some(rate) = ask() {
-                target.store(rate, Ordering::Relaxed);
+            let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut fds, PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::ZERO));
+            let Ok(len) = pipe.read(&mut buffer) else { continue };
+            text.extend(&buffer[..len]);
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                let request: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
+                if let Some(rate) = request.get("bitrate_bps").and_then(serde_json::Value::as_u64) {
+                    target.store(rate, Ordering::Relaxed);
+                }
             }
-            std::thread::sleep(ASK_EVERY);
         }
-    })
-}
-
-/// The target in bit/s, of the status page.
-fn ask() -> Option<u64> {
-    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, STATUS));
-    let mut stream = TcpStream::connect_timeout(&at, ASK_EVERY).ok()?;
-    stream.set_read_timeout(Some(ASK_EVERY)).ok()?;
-    stream.write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    while reader.read_line(&mut line).ok()? > 2 {
-        line.clear();
-    }
-    let mut body = String::new();
-    reader.take(1 << 20).read_to_string(&mut body).ok()?;
-    let status: serde_json::Value = serde_json::from_str(&body).ok()?;
-    status.pointer("/congestion/target_bps")?.as_u64().filter(|rate| *rate > 0)
+    });
+    thread.map_err(io::Error::other)
 }

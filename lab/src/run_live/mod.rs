@@ -122,7 +122,7 @@ pub fn run(
     if contender.kind == ContenderKind::Aquila {
         aquila = Some(Aquila::start(world, *nodes, links[0], contender, places, &folder).map_err(wrong)?);
     }
-    let mut apps = Apps::new(plan, contender, &topology, seed).map_err(|error| wrong(error.to_string()))?;
+    let mut apps = Apps::new(plan, contender, &topology, seed, &folder).map_err(|error| wrong(error.to_string()))?;
     let hooks = programs::hooks(plan, contender.name(), &topology, &folder, plan.duration() + LINGER);
     let (records, log) = (world.take_records(), apps.log().clone());
     let watch = Watch::new(plan, links, capture);
@@ -226,6 +226,9 @@ fn cells(plan: &Plan, number: usize, seed: u64, start: Instant) -> Result<Cells,
     })
 }
 
+/// Looks at a link's rate within a row.
+const PARTS: u32 = 10;
+
 /// What the links could have carried, which the emulator's rows do not say: the same cells once more, without packets.
 fn add_capacity(plan: &Plan, seed: u64, series: &mut [LinkSeries]) -> Result<(), ChannelError> {
     let start = crate::run::origin();
@@ -236,28 +239,37 @@ fn add_capacity(plan: &Plan, seed: u64, series: &mut [LinkSeries]) -> Result<(),
         let mut channel: Channel<()> = Channel::new(of_plan, &plan.folder, seed, start)?;
         let mut steps = steps.iter().filter(|entry| entry.link.is_none_or(|of| of == link)).peekable();
         let mut before = [0; 2];
-        let samples = series[link * 2].samples.len().max(series[link * 2 + 1].samples.len());
-        for sample in 0..samples {
-            let Some(at) = series[link * 2].samples.get(sample).map(|sample| sample.at_s) else { break };
-            let now = start + Duration::from_secs_f64(at);
-            while let Some(entry) = steps.next_if(|entry| start + entry.at <= now) {
-                if let Step::Change(change) = &entry.step {
-                    for (direction, change) in DIRECTIONS.into_iter().zip([&change.up, &change.down]) {
-                        // What cannot be was refused when the plan was read.
-                        let _ = change.as_ref().map(|change| channel.change(direction, start + entry.at, change));
+        let rows = series[link * 2].samples.len().min(series[link * 2 + 1].samples.len());
+        let mut begin = 0.0;
+        for row in 0..rows {
+            let end = series[link * 2].samples[row].at_s;
+            let mut sums = [Some(0.0); 2];
+            // Rows of a live run begin at any time, so that a rate may change within one.
+            for part in 0..PARTS {
+                let at = begin + (end - begin) * (f64::from(part) + 0.5) / f64::from(PARTS);
+                let now = start + Duration::from_secs_f64(at);
+                while let Some(entry) = steps.next_if(|entry| start + entry.at <= now) {
+                    if let Step::Change(change) = &entry.step {
+                        for (direction, change) in DIRECTIONS.into_iter().zip([&change.up, &change.down]) {
+                            // What cannot be was refused when the plan was read.
+                            let _ = change.as_ref().map(|change| channel.change(direction, start + entry.at, change));
+                        }
                     }
+                }
+                for direction in DIRECTIONS {
+                    let _ = channel.pop(direction, now);
+                    let rate = channel.look(direction).rate().map(|rate| rate as f64 / f64::from(PARTS));
+                    let sum = &mut sums[index(direction)];
+                    *sum = sum.zip(rate).map(|(sum, rate)| sum + rate);
                 }
             }
             for direction in DIRECTIONS {
-                let _ = channel.pop(direction, now);
-                let path = channel.look(direction);
-                let passed = path.stats().opportunities;
+                let passed = channel.look(direction).stats().opportunities;
                 let new = passed - std::mem::replace(&mut before[index(direction)], passed);
                 let by_trace = (passed > 0).then(|| new as f64 * 12_000.0 / SERIES_STEP.as_secs_f64());
-                if let Some(sample) = series[link * 2 + index(direction)].samples.get_mut(sample) {
-                    sample.capacity_bps = path.rate().map(|rate| rate as f64).or(by_trace);
-                }
+                series[link * 2 + index(direction)].samples[row].capacity_bps = sums[index(direction)].or(by_trace);
             }
+            begin = end;
         }
     }
     Ok(())

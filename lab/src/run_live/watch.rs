@@ -109,6 +109,7 @@ impl<'a> Watch<'a> {
             capacity_bps: None,
             offered: row.offered.bytes,
             delivered: row.delivered.bytes,
+            carried: row.delivered.bytes + row.dropped.air_loss.bytes,
             lost: row.dropped.loss.bytes + row.dropped.air_loss.bytes,
             dropped: row.dropped.queue_full.bytes + row.dropped.aqm.bytes,
             outage: row.dropped.outage.bytes,

@@ -11,6 +11,7 @@ use aquila_proto::mavlink::Policy;
 use aquila_proto::sched::outbox::OutboxLimits;
 use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
 
+use crate::encoder::EncoderSpec;
 use crate::mavlink::EndpointSpec;
 use crate::status::Exposure;
 use crate::video::{Flow, VideoSpec};
@@ -59,6 +60,8 @@ pub struct NodeConfig {
     pub policy: Policy,
     /// Cameras: where their RTP comes in.
     pub cameras: Vec<(Flow, VideoSpec)>,
+    /// What makes the cameras' pictures, if it is to be told how much the link carries.
+    pub encoder: Option<EncoderSpec>,
     /// Viewers: where RTP goes out.
     pub viewers: Vec<VideoSpec>,
     /// One queue per flow.
@@ -91,6 +94,7 @@ impl NodeConfig {
             radio_status: true,
             policy: Policy::default(),
             cameras: Vec::new(),
+            encoder: None,
             viewers: Vec::new(),
             video_queues: vec![SendQueueConfig::default()],
             reassembly: ReassemblerConfig::default(),

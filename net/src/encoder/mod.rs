@@ -1,0 +1,75 @@
+//! Encoders that do what the link asks of them.
+
+mod command;
+
+use std::fmt;
+use std::str::FromStr;
+
+use tokio::sync::mpsc;
+
+use crate::node::CameraRequest;
+
+/// How an encoder is reached: `exec:COMMAND`, a line for the shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EncoderSpec {
+    /// A program of the user's, which is told what to do on its standard input.
+    Command(String),
+}
+
+/// Why a text does not say how to reach an encoder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseEncoderError {
+    /// None that we know.
+    #[error("'{0}' is no encoder: write exec:COMMAND for a program that is told what to do on its standard input")]
+    Unknown(String),
+    /// `exec:` and nothing.
+    #[error("exec: needs a command behind it, as a line for the shell")]
+    NoCommand,
+}
+
+impl FromStr for EncoderSpec {
+    type Err = ParseEncoderError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            Some(("exec", command)) if command.trim().is_empty() => Err(ParseEncoderError::NoCommand),
+            Some(("exec", command)) => Ok(Self::Command(command.trim().to_owned())),
+            _ => Err(ParseEncoderError::Unknown(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for EncoderSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(command) => write!(f, "exec:{command}"),
+        }
+    }
+}
+
+/// Requests that wait for an encoder; what comes beyond is dropped, and the next rate says it again.
+const WAITING: usize = 64;
+
+/// Starts to serve an encoder; must be called within a tokio runtime. It ends when the sender is dropped.
+pub fn serve(spec: &EncoderSpec) -> mpsc::Sender<CameraRequest> {
+    let (sender, requests) = mpsc::channel(WAITING);
+    match spec {
+        EncoderSpec::Command(command) => tokio::spawn(command::serve(command.clone(), requests)),
+    };
+    sender
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_is_read_as_it_is_written() {
+        let spec: EncoderSpec = "exec: cat > /tmp/x:y".parse().unwrap();
+        assert_eq!(spec, EncoderSpec::Command("cat > /tmp/x:y".into()));
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+        for wrong in ["", "cat", "exec", "exec:", "exec:  ", "http://x"] {
+            assert!(wrong.parse::<EncoderSpec>().is_err(), "{wrong}");
+        }
+    }
+}
