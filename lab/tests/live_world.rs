@@ -14,6 +14,8 @@ mod cleanup;
 mod harness;
 #[path = "live/links.rs"]
 mod links;
+#[path = "live/plans.rs"]
+mod plans;
 #[path = "live/programs.rs"]
 mod programs;
 #[path = "live/traffic.rs"]
@@ -45,6 +47,11 @@ fn main() {
         Test::inside("a_service_that_dies_early_is_reported", programs::a_service_that_dies_early_is_reported),
         Test::inside("who_ignores_sigterm_is_killed", programs::who_ignores_sigterm_is_killed),
         Test::inside("tcp_gets_through", programs::tcp_gets_through),
+        Test::inside("the_programs_of_a_plan_run_and_are_told_of", plans::the_programs_of_a_plan_run_and_are_told_of),
+        Test::inside("a_program_that_fails_makes_a_run_invalid", plans::a_program_that_fails_makes_a_run_invalid),
+        Test::inside("tls_comes_back_as_the_model_does", plans::tls_comes_back_as_the_model_does),
+        Test::inside("mptcp_goes_on_over_another_link", plans::mptcp_goes_on_over_another_link),
+        Test::inside("captures_say_what_became_of_packets", plans::captures_say_what_became_of_packets),
         Test::outside("exit_codes_come_out", cleanup::exit_codes_come_out),
         Test::outside("nothing_is_left_when_outside_is_killed", cleanup::nothing_is_left_when_outside_is_killed),
         Test::outside("nothing_is_left_when_init_is_killed", cleanup::nothing_is_left_when_init_is_killed),

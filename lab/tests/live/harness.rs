@@ -183,6 +183,12 @@ pub fn expect_punctual(world: &World) {
     }
 }
 
+/// Ends a test that could not tell, to be tried again.
+pub fn inconclusive(reason: &str) -> ! {
+    println!("{reason}");
+    exit(INCONCLUSIVE);
+}
+
 /// The same for tests that a single stall decides, however many packets were on time.
 pub fn expect_no_stall(world: &World) {
     expect_punctual(world);

@@ -14,10 +14,10 @@ use super::harness::ms;
 use super::traffic::two_nodes;
 
 /// A folder that goes away with the test.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         // The PID inside is always 2.
         let unique = Instant::now();
         let path =
