@@ -239,10 +239,12 @@ fn check_traffic(plan: &Plan, traffic: &TrafficPlan) -> Result<(), String> {
             true => Ok(()),
             false => Err("video: from 1 to 1000 frames a second, packets from 20 to 9000 bytes".into()),
         },
-        TrafficKind::Datagrams(datagrams) => match (16..=65_000).contains(&datagrams.packet.bytes()) {
-            true if datagrams.rate.bps() > 0 => Ok(()),
-            _ => Err("datagrams: a rate, and packets from 16 to 65000 bytes".into()),
-        },
+        TrafficKind::Datagrams(datagrams) => {
+            match (crate::frames::RTP_MIN..=65_000).contains(&datagrams.packet.bytes()) {
+                true if datagrams.rate.bps() > 0 => Ok(()),
+                _ => Err("datagrams: a rate, and packets from 20 to 65000 bytes".into()),
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::scene::{DIRECTIONS, Scene};
 use crate::judge::{Judgement, VariantJudgement};
 use crate::metrics::{Outcome, recoveries};
 use crate::plan::Mode;
+use crate::record::Run;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("toggle.js");
@@ -32,6 +33,8 @@ pub fn write(to: &mut impl Write, judgement: &Judgement) -> io::Result<()> {
     )?;
     write_head(to, judgement)?;
     write_checks(to, &judgement.checks)?;
+    write_agreement(to, judgement)?;
+    write_programs(to, judgement)?;
     write_recoveries(to, judgement)?;
     for (number, variant) in judgement.variants.iter().enumerate() {
         if !variant.variant.is_empty() {
@@ -65,7 +68,8 @@ fn write_head(to: &mut impl Write, judgement: &Judgement) -> io::Result<()> {
         Mode::Virtual => "Run in virtual time",
         Mode::Live => "Run live, in network namespaces",
     };
-    let repeats = first.plan.repeats_in(judgement.mode);
+    let of_contender = |name: &str| first.runs.iter().filter(|run| run.contender == name).count();
+    let repeats = first.runs.iter().map(|run| of_contender(&run.contender)).max().unwrap_or(0);
     let seconds = first.plan.duration().as_secs_f64();
     writeln!(
         to,
@@ -95,6 +99,65 @@ fn write_checks(to: &mut impl Write, checks: &[Outcome]) -> io::Result<()> {
             escape(&check.name),
             escape(&check.metric).replace('.', ".<wbr>"),
             escape(&check.bound.replace(">=", "≥").replace("<=", "≤")),
+        )?;
+    }
+    writeln!(to, "</table></div>")
+}
+
+/// How live runs compare with the same in virtual time, if that was asked.
+fn write_agreement(to: &mut impl Write, judgement: &Judgement) -> io::Result<()> {
+    let Some(agreement) = judgement.agreement.as_ref().filter(|agreement| !agreement.is_empty()) else {
+        return Ok(());
+    };
+    writeln!(
+        to,
+        "<h3>Live beside virtual time</h3><p class=\"soft\">Medians over the repeats, equal seeds on both sides.</p>\
+         <div class=\"scroll\"><table><tr><th class=\"text\">metric</th><th>virtual</th><th>live</th>\
+         <th>least to most</th><th>may differ by</th><th></th></tr>"
+    )?;
+    for row in agreement {
+        let (class, verdict) = if row.agrees { ("good", "agrees") } else { ("bad", "differs") };
+        let variant = if row.variant.is_empty() { String::new() } else { format!(" ({})", row.variant) };
+        writeln!(
+            to,
+            "<tr><td class=\"text\">{}{}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1} to {:.1}</td><td>{:.1}</td>\
+             <td class=\"{class}\">{verdict}</td></tr>",
+            escape(&row.metric).replace('.', ".<wbr>"),
+            escape(&variant),
+            row.virtual_time,
+            row.live,
+            row.live_range[0],
+            row.live_range[1],
+            row.bound,
+        )?;
+    }
+    writeln!(to, "</table></div>")
+}
+
+/// What became of the plan's own programs.
+fn write_programs(to: &mut impl Write, judgement: &Judgement) -> io::Result<()> {
+    let runs: Vec<&Run> = judgement.variants.iter().flat_map(|variant| &variant.runs).collect();
+    if runs.iter().all(|run| run.programs.is_empty()) {
+        return Ok(());
+    }
+    writeln!(
+        to,
+        "<h3>Programs</h3><div class=\"scroll\"><table><tr><th class=\"text\">contender</th><th>seed</th>\
+         <th class=\"text\">node</th><th class=\"text\">program</th><th class=\"text\">stage</th><th>exit code</th>\
+         <th class=\"text\">log</th></tr>"
+    )?;
+    for (run, program) in runs.iter().flat_map(|run| run.programs.iter().map(move |program| (run, program))) {
+        writeln!(
+            to,
+            "<tr><td class=\"text\">{}</td><td>{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td>\
+             <td class=\"text\">{}</td><td>{}</td><td class=\"text soft\">{}</td></tr>",
+            escape(&run.contender),
+            run.seed,
+            escape(&program.node),
+            escape(&program.name),
+            program.stage,
+            program.exit_code.map_or("-".to_owned(), |code| code.to_string()),
+            escape(&program.log.display().to_string()),
         )?;
     }
     writeln!(to, "</table></div>")
