@@ -42,7 +42,8 @@ pub struct VariantJudgement {
     pub variant: String,
     /// Figures: contender, flow or link, direction, figure.
     pub metrics: Value,
-    /// Hashes of the logs by contender, in order of the repeats.
+    /// Virtual: hashes of the logs by contender, in order of the repeats.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub logs: BTreeMap<String, Vec<String>>,
     /// The plan's own programs by contender, in order of the repeats: where, what became of them, and their logs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -132,7 +133,7 @@ pub fn judge(variants: Vec<(Variant, Plan)>, runs: Vec<Vec<Run>>, mode: Mode, se
         for run in runs.iter().filter(|run| !run.programs.is_empty()) {
             programs.entry(run.contender.clone()).or_default().push(run.programs.clone());
         }
-        for run in &runs {
+        for run in runs.iter().filter(|run| !run.log_hash.is_empty()) {
             logs.entry(run.contender.clone()).or_default().push(run.log_hash.clone());
         }
         judged.push(VariantJudgement { variant: described, metrics: nested(&metrics), logs, programs, runs, plan });
