@@ -10,14 +10,16 @@
 //! Follows Linux 6.x with its defaults, as far as the time of messages depends on it: SYN, its repetition and time
 //! stamps; cumulative acknowledgements, SACK (RFC 2018) and D-SACK (RFC 2883); quick, delayed and piggybacked
 //! acknowledgements; RTO (RFC 6298) with Linux' floor and back-off; RACK and tail loss probes (RFC 8985); proportional
-//! rate reduction (RFC 6937); repetitions that take small neighbours along; undoing by time stamps (RFC 3522); the
-//! kernel's coarse timers ([`ticks`]); slow start (10 segments, RFC 6928), idle restart and validation of the window;
-//! [`reno`] and [`cubic`].
+//! rate reduction (RFC 6937); repetitions that take small neighbours along; F-RTO (RFC 5682), and undoing by time stamps
+//! (RFC 3522) and D-SACK (RFC 3708); the kernel's coarse timers ([`ticks`]); slow start (10 segments, RFC 6928), idle
+//! restart and validation of the window; [`reno`] and [`cubic`].
+//!
+//! Where it matters at high loss: of a segment that is older than the last acknowledgement nothing counts, and the time
+//! stamp of one behind a gap is not echoed, so that a round trip measured after a loss has the wait for the repetition in
+//! it, and the timeout grows. docs/validation.md compares the model with the kernel.
 //!
 //! Left out, and what it would change:
 //! - HyStart: slow start ends by loss only, so the first second of bulk data overshoots the queue more.
-//! - F-RTO, and undoing by D-SACK: a timeout without a loss is seen by time stamps only, so that the window stays
-//!   smaller than the kernel's after acknowledgements were lost.
 //! - Pacing, segmentation offload, small-queue limits, autocorking: a burst enters the link as it is.
 //! - Compression of SACKs (up to 1 ms), the adaptive delay of acknowledgements (40 ms, its least, here).
 //! - Flow control: the peer's window is fixed at 6 MiB, the largest of `net.ipv4.tcp_rmem`; the application reads at

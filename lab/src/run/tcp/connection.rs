@@ -96,13 +96,14 @@ impl Connection {
             (State::SynReceived, Kind::Syn) => self.syn_is_due = true,
             // The client did not get the answer's acknowledgement through.
             (State::Established, Kind::SynAck) => self.receiver.repeat(),
-            (State::SynReceived | State::Established, Kind::Established) => {
+            (State::SynReceived | State::Established, Kind::Established) if !self.receiver.is_old(segment.data) => {
                 if self.state == State::SynReceived {
                     self.establish(now, segment);
                 }
                 self.sender.on_ack(now, segment);
                 self.receiver.on_segment(now, segment.data, segment.sent, self.sender.timeout());
             }
+            (_, Kind::Established) => self.receiver.on_old(segment.data),
             _ => {}
         }
     }
@@ -154,7 +155,8 @@ impl Connection {
             return None;
         }
         let (ack, sacks, echo) = self.receiver.on_sending(now, data.is_some());
-        let data = data.unwrap_or(nothing);
+        // An acknowledgement without data is behind what was sent.
+        let data = data.unwrap_or(Span { from: self.sender.next(), to: self.sender.next() });
         Some(Segment { kind: Kind::Established, data, ack, sacks, sent: now, echo })
     }
 }

@@ -96,6 +96,19 @@ impl Receiver {
         if had_gap { self.pending = Pending::Now } else { self.schedule(now, data) }
     }
 
+    /// Whether a segment is from before the last acknowledgement. It is acknowledged again, and nothing else in it counts,
+    /// its time stamp and its own acknowledgement neither (`tcp_sequence`).
+    pub fn is_old(&self, data: Span) -> bool {
+        data.to < self.acked
+    }
+
+    /// Such a segment came.
+    pub fn on_old(&mut self, data: Span) {
+        if !data.is_empty() {
+            self.on_duplicate(data);
+        }
+    }
+
     /// In order: acknowledge now or later (`__tcp_ack_snd_check`, `tcp_cleanup_rbuf`)?
     fn schedule(&mut self, now: Instant, data: Span) {
         if data.len() >= self.largest {
@@ -218,6 +231,22 @@ mod tests {
         receiver.on_segment(at(4), span(50, 100), at(4), TIMEOUT);
         let sacks = receiver.sacks();
         assert!(sacks.duplicate && sacks.blocks == [Some(span(50, 100)), None, None]);
+    }
+
+    #[test]
+    fn time_stamps_of_what_is_old_or_beyond_a_gap_are_not_echoed() {
+        let mut receiver = Receiver::new(Ticks::since(at(0)));
+        receiver.on_segment(at(30), span(0, 100), at(0), TIMEOUT);
+        assert_eq!(receiver.on_sending(at(30), false).2, Some(at(0)));
+        // A bare acknowledgement stands behind what its end has sent.
+        receiver.on_segment(at(80), span(200, 200), at(50), TIMEOUT);
+        assert_eq!(receiver.on_sending(at(80), false).2, Some(at(0)));
+        assert!(receiver.is_old(span(0, 99)) && !receiver.is_old(span(0, 100)));
+        receiver.on_old(span(0, 99));
+        let (ack, sacks, echo) = receiver.on_sending(at(90), false);
+        assert_eq!((ack, sacks.duplicate, echo), (100, true, Some(at(0))));
+        receiver.on_segment(at(130), span(100, 200), at(100), TIMEOUT);
+        assert_eq!(receiver.on_sending(at(130), false).2, Some(at(100)));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub enum Kind {
 pub struct Segment {
     /// Which kind.
     pub kind: Kind,
-    /// Its payload's place in the stream; empty in a pure acknowledgement.
+    /// Its payload's place in the stream; in a pure acknowledgement empty, behind what was sent.
     pub data: Span,
     /// All bytes of the other direction before this one have come.
     pub ack: u64,

@@ -29,9 +29,14 @@ pub struct Sender {
     /// The phase ends when all before this is acknowledged.
     high: u64,
     reduction: Reduction,
-    /// Window and threshold before it shrank, and when the first repetition left.
-    undo: Option<(u32, u32)>,
+    undo: Option<Undo>,
+    /// When the first repetition left since all was well (`retrans_stamp`).
     first_repeat: Option<Instant>,
+    /// Something was SACKed, lost or repeated when the last acknowledgement came (Linux: the state Disorder).
+    is_disordered: bool,
+    /// Whether the timeout was needless is not known yet (F-RTO, RFC 5682).
+    is_in_doubt: bool,
+    first: First,
     rack: Option<Rack>,
     /// Segments were seen to overtake each other.
     reordering: bool,
@@ -66,6 +71,29 @@ enum Phase {
     Recovery,
     /// After a timeout.
     Loss,
+}
+
+/// What goes first when the window has room. Linux repeats what is lost when an acknowledgement comes or a timer
+/// expires; what the application writes meanwhile is new data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// What is lost (`REXMIT_LOST`).
+    Lost,
+    /// New data if there is any, to see whether the timeout was needless (`REXMIT_NEW`; RFC 5682 §3.1, step 2b).
+    New,
+    /// Nothing is repeated until the next acknowledgement (`REXMIT_NONE`).
+    NewOnly,
+}
+
+/// What to go back to if the window shrank without need.
+#[derive(Debug, Clone, Copy)]
+struct Undo {
+    size: u32,
+    threshold: u32,
+    /// First byte not acknowledged when it shrank.
+    una: u64,
+    /// Repetitions that no D-SACK has named; `None` before there was one.
+    repeats: Option<u32>,
 }
 
 /// Proportional rate reduction (RFC 6937).
@@ -121,8 +149,15 @@ struct News {
     repeat_acked: bool,
     advanced: bool,
     reordered: bool,
+    /// Something new was SACKed.
+    sacked: bool,
+    /// What was sent once, before the timeout, came (`FLAG_ORIG_SACK_ACKED`).
+    original: bool,
+    echo: Option<Instant>,
 }
 
+/// What short timers are longer: `TCP_TIMEOUT_MIN`.
+const MIN_TIMER: Duration = Duration::from_millis(8);
 /// What the peer takes beyond what it has acknowledged: the largest `net.ipv4.tcp_rmem` of Linux, fixed.
 const PEER_WINDOW: u64 = 6 << 20;
 
@@ -143,6 +178,9 @@ impl Sender {
             reduction: Reduction::default(),
             undo: None,
             first_repeat: None,
+            is_disordered: false,
+            is_in_doubt: false,
+            first: First::Lost,
             rack: None,
             reordering: false,
             highest: 0,
@@ -195,33 +233,25 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement came, maybe with data.
+    /// An acknowledgement came, maybe with data (`tcp_ack`).
     pub fn on_ack(&mut self, now: Instant, segment: &Segment) {
         if segment.ack > self.next {
             return;
         }
-        let mut news = News { advanced: segment.ack > self.una, ..News::default() };
+        let mut news = News { advanced: segment.ack > self.una, echo: segment.echo, ..News::default() };
+        self.note_duplicate(segment);
         self.mark_sacked(now, segment, &mut news);
         self.remove_acked(now, segment.ack, &mut news);
         self.reordering |= news.reordered;
-        self.sample(now, segment, &news);
+        let is_measured = self.sample(now, segment, &news);
         self.on_probe_acked(segment, news.advanced);
         if news.advanced {
             self.timeouts = 0;
-            self.undo_if_needless(segment.echo);
         }
-        if self.phase == Phase::Recovery && self.una >= self.high {
-            self.window.size = self.window.threshold;
-            self.end_phase();
-        }
-        let found = self.detect(now);
-        match self.phase {
-            Phase::Open if found.lost > 0 => self.enter_recovery(),
-            Phase::Loss if found.lost_again => self.enter_recovery(),
-            Phase::Loss if self.una >= self.high => self.end_phase(),
-            _ => {}
-        }
-        self.arm_after_ack(now, news.advanced, found.wait);
+        let found = self.on_news(now, segment, &news);
+        let is_behind = |sacked: Instant| self.segments.front().is_some_and(|head| sacked < head.at);
+        let progress = news.advanced || (is_measured && news.first_sacked.is_some_and(is_behind));
+        self.arm_after_ack(now, progress, found.wait);
         if self.phase == Phase::Recovery {
             self.reduce(news.delivered, found.lost, news.advanced);
         } else if news.advanced && self.is_window_the_limit() {
@@ -230,16 +260,19 @@ impl Sender {
         }
     }
 
-    fn sample(&mut self, now: Instant, segment: &Segment, news: &News) {
+    /// Whether a round trip could be measured.
+    fn sample(&mut self, now: Instant, segment: &Segment, news: &News) -> bool {
         let of_acked = news.first_acked.filter(|_| !news.repeat_acked);
         if let Some(last) = news.last {
             self.rtt.on_minimum(now - last);
         }
         // Time stamps make repeated segments measurable, too (RFC 7323 §4).
         let of_stamp = segment.echo.filter(|_| news.advanced);
-        if let Some(sent) = of_acked.or(news.first_sacked).or(of_stamp) {
+        let sent = of_acked.or(news.first_sacked).or(of_stamp);
+        if let Some(sent) = sent {
             self.rtt.on_sample(now.saturating_duration_since(sent), self.una, self.next);
         }
+        sent.is_some()
     }
 
     /// A timer expired.
@@ -254,8 +287,9 @@ impl Sender {
                 if found.lost > 0 {
                     if self.phase != Phase::Recovery {
                         self.enter_recovery();
+                        self.reduce(1, found.lost, false);
                     }
-                    self.reduce(1, found.lost, false);
+                    self.first = First::Lost;
                 }
                 self.arm_from_head(now);
             }
@@ -273,10 +307,20 @@ impl Sender {
             return self.transmit_probe(now, room);
         }
         let is_full = self.in_flight() >= self.window.size;
-        if !is_full && let Some(lost) = self.segments.iter().position(|sent| sent.lost && !sent.again) {
+        if self.first == First::New && self.next == self.high && (is_full || self.unsent(room).is_none()) {
+            (self.first, self.is_in_doubt) = (First::Lost, false); // `tcp_xmit_recovery`
+        }
+        let is_next = |sent: &Sent| sent.lost && !sent.again;
+        if self.first == First::Lost
+            && !is_full
+            && let Some(lost) = self.segments.iter().position(is_next)
+        {
             let span = self.repeat(now, lost, room);
             self.segments[lost].again = true;
             self.first_repeat.get_or_insert(now);
+            if let Some(undo) = &mut self.undo {
+                undo.repeats = Some(undo.repeats.unwrap_or(0) + 1);
+            }
             if lost == 0 && !matches!(self.timer, Some((_, Timer::Reordering))) {
                 self.arm(now);
             }
@@ -361,22 +405,25 @@ impl Sender {
         self.timer = Some((self.ticks.after(now, left), Timer::Retransmission));
     }
 
-    fn arm_after_ack(&mut self, now: Instant, advanced: bool, wait: Option<Duration>) {
+    fn arm_after_ack(&mut self, now: Instant, progress: bool, wait: Option<Duration>) {
         if self.segments.is_empty() {
             self.timer = None;
         } else if let Some(wait) = wait {
-            self.timer = Some((self.ticks.after(now, wait), Timer::Reordering));
-        } else if advanced && !self.arm_probe(now, true) {
-            self.arm(now);
+            self.timer = Some((self.ticks.after(now, wait + MIN_TIMER), Timer::Reordering));
+        } else if progress && !self.arm_probe(now, true) {
+            match self.timer {
+                Some((_, Timer::Probe | Timer::Reordering)) => self.arm_from_head(now),
+                _ => self.arm(now),
+            }
         }
     }
 
     /// `tcp_schedule_loss_probe`, with `net.ipv4.tcp_early_retrans` = 3.
     fn arm_probe(&mut self, now: Instant, advanced: bool) -> bool {
-        let is_calm = self.phase == Phase::Open && self.segments.iter().all(|sent| !sent.sacked);
+        let is_calm = self.phase == Phase::Open && !self.is_disordered;
         let (Some(head), true) = (self.segments.front(), is_calm) else { return false };
-        // A single segment may meet the longest delay of an acknowledgement; else `TCP_TIMEOUT_MIN`.
-        let more = if self.segments.len() == 1 { rtt::MIN } else { TICK * 2 };
+        // A single segment may meet the longest delay of an acknowledgement.
+        let more = if self.segments.len() == 1 { rtt::MIN } else { MIN_TIMER };
         let probe = self.rtt.smoothed().map_or(rtt::INITIAL, |smoothed| smoothed * 2 + more);
         let timeout = if advanced { now } else { head.at } + self.rtt.timeout();
         // A timeout that is overdue does not bind: while the window lets new segments out, each puts it off.
@@ -402,6 +449,11 @@ impl Sender {
         self.segments.iter().map(copies).sum()
     }
 
+    /// The byte that is sent next.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Bytes written and not acknowledged.
     pub fn buffered(&self) -> u64 {
         self.written - self.una
@@ -417,3 +469,6 @@ impl Sender {
         self.window.size
     }
 }
+
+#[cfg(test)]
+mod tests;

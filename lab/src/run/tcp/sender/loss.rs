@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{News, Phase, Rack, Reduction, Sender};
+use super::{First, News, Phase, Rack, Reduction, Sender, Undo};
 use crate::run::tcp::segment::Segment;
 
 /// Segments found lost.
@@ -33,11 +33,13 @@ impl Sender {
                     continue;
                 }
                 if !sent.ever {
+                    news.original |= sent.span.to <= self.high;
                     news.reordered |= sent.span.to <= highest;
                     news.first_sacked = Some(news.first_sacked.map_or(sent.at, |first| first.min(sent.at)));
                     news.last = news.last.max(Some(sent.at));
                 }
                 news.delivered += 1;
+                news.sacked = true;
                 self.advance_rack(now, index);
                 let sent = &mut self.segments[index];
                 (sent.sacked, sent.lost, sent.again) = (true, false, false);
@@ -57,13 +59,17 @@ impl Sender {
             if sent.ever {
                 news.repeat_acked = true;
             } else if !sent.sacked {
+                news.original |= sent.span.to <= self.high;
                 news.reordered |= sent.span.to <= highest;
                 news.first_acked.get_or_insert(sent.at);
                 news.last = news.last.max(Some(sent.at));
             }
             if !sent.sacked {
                 news.delivered += 1;
-                self.advance_rack(now, 0);
+                // The echo shows that an earlier copy arrived (`tcp_skb_spurious_retrans`).
+                if !(sent.ever && news.echo.is_some_and(|echo| echo < sent.at)) {
+                    self.advance_rack(now, 0);
+                }
             }
             self.segments.pop_front();
         }
@@ -114,14 +120,109 @@ impl Sender {
         }
     }
 
-    pub(super) fn enter_recovery(&mut self) {
+    /// What the state of the connection becomes, and what goes first (`tcp_fastretrans_alert`).
+    pub(super) fn on_news(&mut self, now: Instant, segment: &Segment, news: &News) -> Found {
         if self.phase == Phase::Open {
-            self.undo = Some((self.window.size, self.window.threshold));
+            self.first_repeat = self.first_repeat.filter(|_| self.is_disordered);
+        } else if self.phase == Phase::Recovery && self.una >= self.high {
+            if self.may_undo(news.echo) {
+                self.undo(false);
+            } else if self.undo.is_some() {
+                self.window.size = self.window.threshold;
+            }
+            self.phase = Phase::Open;
         }
+        self.first = First::Lost;
+        let mut found = Found::default();
+        match self.phase {
+            Phase::Recovery => {
+                if news.advanced && self.is_delayed(news.echo) {
+                    self.reordering = true; // `tcp_try_undo_partial`
+                    if self.segments.iter().any(|sent| sent.again) {
+                        self.first = First::NewOnly;
+                        return found;
+                    }
+                    self.undo(true);
+                    self.phase = Phase::Open;
+                }
+                if self.all_named() {
+                    self.undo(false);
+                    self.phase = Phase::Open;
+                }
+                found = self.detect(now);
+            }
+            Phase::Loss => {
+                self.on_news_after_timeout(segment, news);
+                found = self.detect(now);
+                if found.lost_again {
+                    self.enter_recovery();
+                    self.first = First::Lost;
+                }
+            }
+            Phase::Open => {
+                if self.all_named() {
+                    self.undo(false);
+                }
+                found = self.detect(now);
+            }
+        }
+        if self.phase == Phase::Open && self.segments.iter().any(|sent| sent.lost) {
+            self.enter_recovery();
+            self.first = First::Lost;
+        }
+        self.note_disorder();
+        found
+    }
+
+    /// `tcp_process_loss`, with F-RTO (RFC 5682 §3.1, the SACK-enhanced version).
+    fn on_news_after_timeout(&mut self, segment: &Segment, news: &News) {
+        let is_recovered = self.una >= self.high;
+        // Step 3b: what was sent once has arrived, so not all was lost.
+        let is_original = self.is_in_doubt && news.original;
+        if is_original || (news.advanced && self.may_undo(news.echo)) {
+            self.undo(true);
+            (self.phase, self.timeouts) = (Phase::Open, 0);
+            return;
+        }
+        if self.is_in_doubt && self.next > self.high {
+            let is_duplicate = !news.advanced && segment.data.is_empty() && !segment.sacks.duplicate;
+            self.is_in_doubt = !news.sacked && !is_duplicate; // Step 3a: the loss was real.
+        } else if self.is_in_doubt && news.advanced && !is_recovered {
+            self.high = self.next;
+            self.first = First::New; // Step 2b.
+            return;
+        }
+        if is_recovered {
+            if self.may_undo(news.echo) {
+                self.undo(false);
+            }
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// `tcp_try_to_open`.
+    fn note_disorder(&mut self) {
+        let is_repeated = self.segments.front().is_some_and(|head| head.ever);
+        self.is_disordered = is_repeated || self.segments.iter().any(|sent| sent.sacked || sent.lost || sent.again);
+        if self.phase == Phase::Open && !is_repeated && self.segments.iter().all(|sent| !sent.again) {
+            self.first_repeat = None;
+        }
+    }
+
+    pub(super) fn enter_recovery(&mut self) {
+        self.remember();
         self.reduction = Reduction { from: self.window.size, ..Reduction::default() };
         self.window.threshold = self.algorithm.on_loss(&self.window);
         self.window.count = 0;
         (self.phase, self.high, self.probe) = (Phase::Recovery, self.next, None);
+    }
+
+    /// `tcp_init_undo`.
+    fn remember(&mut self) {
+        let again = self.segments.iter().filter(|sent| sent.again).count() as u32;
+        let repeats = again + u32::from(self.probe.is_some_and(|probe| probe.is_repeat));
+        let (size, threshold) = (self.window.size, self.threshold_now());
+        self.undo = Some(Undo { size, threshold, una: self.una, repeats: (repeats > 0).then_some(repeats) });
     }
 
     /// `tcp_cwnd_reduction`: proportional rate reduction with its slow-start bound (RFC 6937 §3).
@@ -149,15 +250,15 @@ impl Sender {
             return;
         }
         let is_new = self.phase == Phase::Open || self.una >= self.high;
+        self.is_in_doubt = self.phase == Phase::Open || self.timeouts > 0;
         if is_new || (self.phase == Phase::Loss && self.timeouts == 0) {
-            self.undo = Some((self.window.size, self.window.threshold));
-            self.first_repeat = None;
+            self.remember();
             self.window.threshold = self.algorithm.on_loss(&self.window);
         }
         self.algorithm.on_timeout();
         self.mark_lost(now);
         (self.window.size, self.window.count) = (self.in_flight() + 1, 0);
-        (self.phase, self.high, self.probe) = (Phase::Loss, self.next, None);
+        (self.phase, self.high, self.probe, self.first) = (Phase::Loss, self.next, None, First::Lost);
         self.timeouts += 1;
         self.rtt.back_off();
         self.arm(now);
@@ -173,27 +274,38 @@ impl Sender {
         }
     }
 
-    /// Eifel (RFC 3522, RFC 4015): what arrived had left before the first repetition, so nothing was lost.
-    pub(super) fn undo_if_needless(&mut self, echo: Option<Instant>) {
-        if self.phase == Phase::Open {
-            self.first_repeat = None;
-            return;
+    /// Goes back to the window before it shrank (`tcp_undo_cwnd_reduction`).
+    fn undo(&mut self, nothing_is_lost: bool) {
+        if let Some(undo) = self.undo.take() {
+            self.window.size = self.window.size.max(undo.size);
+            self.window.threshold = self.window.threshold.max(undo.threshold);
         }
-        let is_needless = self.first_repeat.zip(echo).is_some_and(|(repeat, echo)| echo < repeat);
-        if is_needless && let Some((size, threshold)) = self.undo {
-            self.window.size = self.window.size.max(size);
-            self.window.threshold = self.window.threshold.max(threshold);
-            for sent in &mut self.segments {
-                sent.lost = false;
-            }
-            self.end_phase();
+        if nothing_is_lost {
+            self.segments.iter_mut().for_each(|sent| sent.lost = false);
         }
     }
 
-    pub(super) fn end_phase(&mut self) {
-        self.phase = Phase::Open;
-        self.undo = None;
-        self.first_repeat = None;
+    fn may_undo(&self, echo: Option<Instant>) -> bool {
+        self.all_named() || self.is_delayed(echo)
+    }
+
+    /// D-SACKs have named all that was repeated (RFC 3708).
+    fn all_named(&self) -> bool {
+        self.undo.is_some_and(|undo| undo.repeats == Some(0))
+    }
+
+    /// Eifel (RFC 3522, RFC 4015): what arrived had left before the first repetition (`tcp_packet_delayed`).
+    fn is_delayed(&self, echo: Option<Instant>) -> bool {
+        let is_before = |repeat| echo.is_some_and(|echo| echo < repeat);
+        self.undo.is_some() && self.first_repeat.is_none_or(is_before)
+    }
+
+    /// `tcp_check_dsack`.
+    pub(super) fn note_duplicate(&mut self, segment: &Segment) {
+        let Some(block) = segment.sacks.blocks[0].filter(|_| segment.sacks.duplicate) else { return };
+        if let Some(undo) = self.undo.as_mut().filter(|undo| block.to > undo.una) {
+            undo.repeats = undo.repeats.map(|repeats| repeats.saturating_sub(1));
+        }
     }
 
     /// RFC 8985 §7.4: the probe repaired a loss, which the window has to hear of.
