@@ -94,6 +94,32 @@ fn errors_name_the_file_the_line_and_the_reason() {
 }
 
 #[test]
+fn programs_are_checked_before_anything_runs() {
+    let with = |program: &str| read(&format!("{PLAN}\n{program}\n"));
+    let process = "[[process]]\nnode = \"air\"\nrun = \"/usr/bin/iperf -s\"";
+    let plan = with(process).unwrap().remove(0).1;
+    let program = plan.processes[0].get_ref();
+    assert_eq!((program.name(), program.is_beside("hybrid"), plan.has_programs()), ("iperf", true, true));
+    assert_eq!(program.command().get_program(), "/bin/sh");
+    for (program, reason) in [
+        (process.replace("air", "sea"), "no node 'sea'"),
+        (process.replace("/usr/bin/iperf -s", " "), "nothing to run"),
+        (process.replace("\"/usr/bin/iperf -s\"", "[]"), "nothing to run"),
+        (process.replace("\"/usr/bin/iperf -s\"", "3"), "a line for the shell"),
+        (format!("{process}\nname = \"a/b\""), "no '/'"),
+        (format!("{process}\nat = \"10 s\""), "over by then"),
+        (format!("{process}\ncontenders = [\"srt\"]"), "none called 'srt'"),
+        (format!("{}\nservice = true", process.replace("process", "set_up")), "are for a [[process]]"),
+        ("[[traffic]]\nname = \"x\"\nlink = \"lte\"\ncommands = { every = \"1 s\" }".into(), "is for datagrams"),
+        ("[[traffic]]\nlink = \"5g\"\ndatagrams = { rate = \"1 Mbit/s\", packet = \"1 kB\" }".into(), "no link '5g'"),
+        ("[[traffic]]\ndatagrams = { rate = \"1 Mbit/s\", packet = \"19 B\" }".into(), "from 20 to 65000"),
+    ] {
+        let error = with(&program).unwrap_err().to_string();
+        assert!(error.contains(reason), "{program}: {error}");
+    }
+}
+
+#[test]
 fn sweeps_make_variants_and_each_is_checked() {
     let sweep = "\n[[sweep]]\nkey = \"link.0.up.delay\"\nvalues = [\"10 ms\", \"60 ms\"]\n\n[[sweep]]\nkey = \"seed\"\nvalues = [1, 2, 3]\n";
     let plans = read(&format!("{PLAN}{sweep}")).unwrap();
