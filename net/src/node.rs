@@ -3,6 +3,7 @@
 //! The loop waits for whatever comes first, hands it to the session, and does what the session says until it says to wait.
 //! One task owns all of it; no locks.
 
+mod changes;
 mod config;
 mod dial;
 mod snapshot;
@@ -20,6 +21,7 @@ use aquila_proto::quic::{DisconnectReason, MemoryTickets, QuicConfig, TicketStor
 use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
 use tokio::sync::{mpsc, watch};
 
+use changes::Changes;
 pub use config::{NodeConfig, Role};
 pub use snapshot::Snapshots;
 
@@ -36,9 +38,6 @@ use dial::Dialler;
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 /// Packets on their way from the cameras: a burst of a frame fits.
 const VIDEO_CHANNEL: usize = 4096;
-/// What is new is used at once. What is gone waits so long for what may replace it, and so does what follows something new:
-/// a route comes behind its address.
-const NETWORK_SETTLE: Duration = Duration::from_millis(20);
 /// Inputs handled before others get their turn.
 const BURST: usize = 16;
 
@@ -118,10 +117,7 @@ pub struct Node {
     camera: Option<mpsc::Sender<CameraRequest>>,
     events: Option<mpsc::Sender<NodeEvent>>,
     deadline: Instant,
-    /// When the network will have settled after a change, and the link is to be probed.
-    settled: Option<Instant>,
-    /// When it was last probed for that.
-    probed: Option<Instant>,
+    changes: Changes,
     targets: Vec<EndpointId>,
 }
 
@@ -190,8 +186,7 @@ impl Node {
             camera: config.encoder.as_ref().map(encoder::serve),
             events: None,
             deadline: started,
-            settled: None,
-            probed: None,
+            changes: Changes::default(),
             targets: Vec::new(),
             config,
         })
@@ -242,7 +237,7 @@ impl Node {
         self.session.handle_timeout(now);
         self.drain(now);
         loop {
-            let timer = self.deadline.min(next_snapshot).min(self.settled.unwrap_or(next_snapshot));
+            let timer = self.deadline.min(next_snapshot).min(self.changes.due().unwrap_or(next_snapshot));
             tokio::select! {
                 () = &mut shutdown => break,
                 () = receive(&mut self.socket, &mut batch) => self.on_datagrams(&mut batch),
@@ -257,12 +252,8 @@ impl Node {
                 self.session.handle_timeout(now);
                 self.drain(now);
             }
-            if self.settled.is_some_and(|settled| now >= settled) {
-                self.settled = None;
-                self.probed = Some(now);
-                self.reopen_bound_socket();
-                self.session.network_changed(now);
-                self.drain(now);
+            if self.changes.due().is_some_and(|due| now >= due) {
+                self.on_changes(now);
             }
             if now >= next_snapshot {
                 next_snapshot = now + SNAPSHOT_INTERVAL;
@@ -379,14 +370,26 @@ impl Node {
     }
 
     fn on_network_change(&mut self, change: NetworkChange) {
-        let now = Instant::now();
-        let is_more = self.probed.is_some_and(|probed| now < probed + NETWORK_SETTLE);
-        match change {
-            NetworkChange::Came(_) if !is_more => self.settled = Some(now),
-            _ if self.settled.is_some() => return,
-            _ => self.settled = Some(now + NETWORK_SETTLE),
+        let refused = self.refused();
+        self.changes.on_change(Instant::now(), change, refused);
+    }
+
+    /// Packets that the kernel did not take.
+    fn refused(&self) -> u64 {
+        self.socket.as_ref().map_or(0, BearerSocket::errors)
+    }
+
+    /// Probes the link if the network has changed and nothing has been heard since.
+    fn on_changes(&mut self, now: Instant) {
+        let stats = self.session.stats(now);
+        let word = stats.silence.and_then(|silence| now.checked_sub(silence));
+        if self.changes.is_time(now, word) {
+            self.reopen_bound_socket();
+            let refused = self.refused();
+            self.changes.on_probe(now, refused, stats.rtt);
+            self.session.network_changed(now);
+            self.drain(now);
         }
-        tracing::info!(?change, "network changed; probing the link");
     }
 
     /// The other side's address has been looked up.
