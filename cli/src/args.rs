@@ -92,9 +92,9 @@ pub struct LinkArgs {
     /// Camera that sends RTP to this UDP address; may be given several times [video.inputs]
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_in: Vec<VideoSpec>,
-    /// What makes the camera's pictures and is told how much the link carries: exec:COMMAND starts a program that gets lines
-    /// of JSON [video.encoder]
-    #[arg(long, value_name = "exec:COMMAND", help_heading = "MAVLink and video")]
+    /// What makes the camera's pictures and is told how much the link carries: majestic:HOST is a camera with OpenIPC,
+    /// exec:COMMAND starts a program that gets lines of JSON [video.encoder]
+    #[arg(long, value_name = "ENCODER", help_heading = "MAVLink and video")]
     pub encoder: Option<EncoderSpec>,
     /// Viewer that the other side's RTP is sent to; may be given several times [video.outputs]
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]

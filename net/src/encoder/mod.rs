@@ -1,6 +1,8 @@
 //! Encoders that do what the link asks of them.
 
 mod command;
+mod majestic;
+mod steps;
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +11,27 @@ use tokio::sync::mpsc;
 
 use crate::node::CameraRequest;
 
-/// How an encoder is reached: `exec:COMMAND`, a line for the shell.
+/// How an encoder is reached: `exec:COMMAND`, a line for the shell, or `majestic:HOST[:PORT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EncoderSpec {
     /// A program of the user's, which is told what to do on its standard input.
     Command(String),
+    /// OpenIPC's majestic at this host, with its port if that is not 80.
+    Majestic(String),
 }
 
 /// Why a text does not say how to reach an encoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseEncoderError {
     /// None that we know.
-    #[error("'{0}' is no encoder: write exec:COMMAND for a program that is told what to do on its standard input")]
+    #[error(
+        "'{0}' is no encoder: write majestic:HOST for a camera with OpenIPC, or exec:COMMAND for a program that is told what \
+         to do on its standard input"
+    )]
     Unknown(String),
+    /// Not a host.
+    #[error("'{0}' is no host: write for example majestic:192.168.1.10, or majestic:192.168.1.10:8080")]
+    Host(String),
     /// `exec:` and nothing.
     #[error("exec: needs a command behind it, as a line for the shell")]
     NoCommand,
@@ -34,6 +44,13 @@ impl FromStr for EncoderSpec {
         match text.split_once(':') {
             Some(("exec", command)) if command.trim().is_empty() => Err(ParseEncoderError::NoCommand),
             Some(("exec", command)) => Ok(Self::Command(command.trim().to_owned())),
+            Some(("majestic", host)) => {
+                let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+                match !host.is_empty() && host.chars().all(is_host) && !host.starts_with(':') {
+                    true => Ok(Self::Majestic(host.to_owned())),
+                    false => Err(ParseEncoderError::Host(host.to_owned())),
+                }
+            }
             _ => Err(ParseEncoderError::Unknown(text.to_owned())),
         }
     }
@@ -43,6 +60,7 @@ impl fmt::Display for EncoderSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command(command) => write!(f, "exec:{command}"),
+            Self::Majestic(host) => write!(f, "majestic:{host}"),
         }
     }
 }
@@ -55,6 +73,7 @@ pub fn serve(spec: &EncoderSpec) -> mpsc::Sender<CameraRequest> {
     let (sender, requests) = mpsc::channel(WAITING);
     match spec {
         EncoderSpec::Command(command) => tokio::spawn(command::serve(command.clone(), requests)),
+        EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), requests)),
     };
     sender
 }
@@ -68,7 +87,20 @@ mod tests {
         let spec: EncoderSpec = "exec: cat > /tmp/x:y".parse().unwrap();
         assert_eq!(spec, EncoderSpec::Command("cat > /tmp/x:y".into()));
         assert_eq!(spec.to_string().parse(), Ok(spec));
-        for wrong in ["", "cat", "exec", "exec:", "exec:  ", "http://x"] {
+        let spec: EncoderSpec = "majestic:[fd00::1]:8080".parse().unwrap();
+        assert_eq!(spec, EncoderSpec::Majestic("[fd00::1]:8080".into()));
+        for wrong in [
+            "majestic:",
+            "majestic:a b",
+            "majestic:a/b?c",
+            "majestic::80",
+            "",
+            "cat",
+            "exec",
+            "exec:",
+            "exec:  ",
+            "http://x",
+        ] {
             assert!(wrong.parse::<EncoderSpec>().is_err(), "{wrong}");
         }
     }
