@@ -176,7 +176,7 @@ pub struct LabLiveArgs {
     /// Write a report in this directory: report.html, and CSV and JSON beside it
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Directory for the programs' logs; without it, one below the system's for temporary files
+    /// Directory for the programs' logs; without it, a new one in the system's for temporary files
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub logs: Option<PathBuf>,
     /// The program under test, in place of this one

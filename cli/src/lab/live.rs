@@ -1,8 +1,10 @@
 //! `aquila lab live`.
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use aquila_lab::judge::{self, Judgement, judge};
@@ -35,7 +37,8 @@ pub fn judged(args: &LabLiveArgs, variants: Vec<(Variant, Plan)>, sandbox: &Sand
         Some(binary) => binary.clone(),
         None => std::env::current_exe().context("cannot find this program's own file").map_err(config)?,
     };
-    let folder = args.logs.clone().unwrap_or_else(|| std::env::temp_dir().join("aquila-lab"));
+    let folder = args.logs.clone().unwrap_or_else(own_folder);
+    eprintln!("logs: {}", folder.display());
     let looks_on = args.live && io::stderr().is_terminal();
     if args.live && !looks_on {
         eprintln!("--live is for a terminal");
@@ -94,6 +97,12 @@ pub fn judged(args: &LabLiveArgs, variants: Vec<(Variant, Plan)>, sandbox: &Sand
         judgement.compare_with(simulated);
     }
     Ok(judgement)
+}
+
+/// One of this run's own, since several people may use the lab of a machine.
+fn own_folder() -> PathBuf {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    std::env::temp_dir().join(format!("aquila-lab-{}", since_1970.as_millis()))
 }
 
 fn one(
