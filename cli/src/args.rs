@@ -217,7 +217,7 @@ pub struct LabRunArgs {
 
 #[derive(Debug, Args)]
 pub struct ScoreArgs {
-    /// What is true: a trace, a radio log, iperf3's JSON or a report's links.csv
+    /// What is true: a trace, a radio log, output of iperf or iperf3, or a report's links.csv
     #[arg(value_name = "TRUTH", value_hint = ValueHint::FilePath)]
     pub truth: PathBuf,
     /// What is compared with it: likewise
@@ -493,10 +493,12 @@ const SCORE_HELP: &str = "\
 Both files begin at time 0, and what is compared is the time that both cover. Of each whole second: MAE (mean absolute
 error), bias (other less truth), and how far the distributions are apart: KS (Kolmogorov-Smirnov, 0 to 1) and W1
 (Wasserstein-1, Mbit/s). With iperf's tests also of each test. Known are traces in mahimahi's format and as CSV (a radio
-log of rate and CCQ counts as rate x CCQ), iperf3 --json (several tests one after the other), links.csv of a report.
+log of rate and CCQ counts as rate x CCQ), iperf3 --json and iperf 2's server (-y C, or its text, with times by -e), any
+number of tests one after the other, and links.csv of a report.
 
 Examples:
   aquila lab score flight.csv iperf.json
+  aquila lab score flight.csv iperf2.csv                 of iperf -s -u -i 1 -y C
   aquila lab score flight.csv report/links.csv --contender udp --direction up --max-mae-percent 1
 
 Exit code: 0, 1 if the error is more than --max-mae-percent, 2 if a file cannot be read (file, line and reason are said).";
