@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use crate::cell::loss::Loss;
 use crate::packet::Payload;
 use crate::path::{Outage, Path, PathConfig};
+use crate::synth::Model;
 
 mod builtin;
+mod made_up;
 
 /// One of the two directions of a link, named after what it carries most of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,6 +99,12 @@ impl Profile {
         builtin::ALL.iter().find(|(known, _)| *known == name).map(|(_, build)| build())
     }
 
+    /// A flight over a made-up link, another one with each seed. It is as long as asked, at least a second, and then begins
+    /// again. All of its steps are in memory, some 20 for a second.
+    pub fn made_up(model: &Model, seed: u64, length: Duration) -> Self {
+        made_up::of_model(model, seed, length)
+    }
+
     /// One line for people: what it stands for and its figures.
     pub fn describe(&self) -> String {
         let (low, high) = self.uplink_range_bps();
@@ -109,11 +117,15 @@ impl Profile {
         if self.up.loss.mean() > 0.0 {
             parts.push(format!("{} % loss", self.up.loss.mean() * 100.0));
         }
-        parts.extend(
-            self.outages()
-                .into_iter()
-                .map(|(at, lasts)| format!("outage of {:.1} s at {:.1} s", lasts.as_secs_f64(), at.as_secs_f64())),
-        );
+        let outages = self.outages();
+        match outages.iter().map(|(_, lasts)| *lasts).max() {
+            Some(longest) if outages.len() > NAMED_OUTAGES => {
+                parts.push(format!("{} outages, the longest {}", outages.len(), seconds(longest)));
+            }
+            _ => parts.extend(
+                outages.iter().map(|(at, lasts)| format!("outage of {} at {:.1} s", seconds(*lasts), at.as_secs_f64())),
+            ),
+        }
         parts.extend(self.address_changes().map(|at| format!("new address at {:.1} s", at.as_secs_f64())));
         if !self.steps.is_empty() {
             parts.push(format!("every {} s", self.cycle.as_secs()));
@@ -192,9 +204,20 @@ impl Schedule {
     }
 }
 
+/// More outages than this are counted rather than listed.
+const NAMED_OUTAGES: usize = 2;
+
 /// `2.5 Mbit/s`.
 fn mbit(bps: u64) -> String {
-    format!("{} Mbit/s", bps as f64 / 1e6)
+    format!("{} Mbit/s", (bps as f64 / 1e4).round() / 100.0)
+}
+
+/// `1.2 s`, or `2 ms`.
+fn seconds(time: Duration) -> String {
+    match time < Duration::from_millis(50) {
+        true => format!("{:.0} ms", time.as_secs_f64() * 1e3),
+        false => format!("{:.1} s", time.as_secs_f64()),
+    }
 }
 
 #[cfg(test)]
