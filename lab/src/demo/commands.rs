@@ -11,6 +11,8 @@ use super::relay::LinkView;
 
 /// Time between two commands of one direction.
 pub const INTERVAL: Duration = Duration::from_millis(100);
+/// What was sent this recently may be on its way.
+const RECENT: Duration = Duration::from_secs(1);
 
 /// Quantiles in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -56,7 +58,7 @@ pub struct CommandLog(Arc<Mutex<[Way; 2]>>);
 /// A direction's commands, judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
-    /// Sent, leaving out those of the last second, which may be on their way.
+    /// Sent, leaving out those of the last second, which may be on their way, and those that an outage at the end holds.
     pub sent: usize,
     /// Of these, arrived.
     pub delivered: usize,
@@ -92,8 +94,8 @@ impl CommandLog {
     pub fn verdict(&self, from: Side, view: &LinkView, now: Instant) -> Verdict {
         let ways = self.lock();
         let way = &ways[from as usize];
-        let recent = Duration::from_secs(1);
-        let judged = || way.commands.iter().filter(|(sent, _)| now.saturating_duration_since(*sent) >= recent);
+        let horizon = view.horizon(now, RECENT);
+        let judged = || way.commands.iter().filter(|(sent, _)| horizon.saturating_duration_since(*sent) >= RECENT);
         let arrived = || judged().filter_map(|(sent, arrived)| Some((*sent, (*arrived)?)));
         let over = |(sent, arrived)| view.over_propagation(from, sent, arrived);
         Verdict {
@@ -148,5 +150,22 @@ mod tests {
         assert!((over.p50 - 5.0).abs() < 0.05 && (over.max - 10.0).abs() < 0.05, "{over:?}");
         assert_eq!(log.without_control(at(100), at(300)), Some(Duration::from_millis(240)));
         assert_eq!(log.verdict(Side::Air, &view, at(5_000)).over_propagation, None);
+    }
+
+    #[test]
+    fn a_command_that_an_outage_holds_at_the_end_is_not_lost() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut view = LinkView { outages: vec![(at(2_000), None)], ..LinkView::default() };
+        let log = CommandLog::default();
+        for sent in [500, 1_900, 2_100, 2_900] {
+            log.on_sent(Side::Air, at(sent));
+        }
+        log.on_arrived(Side::Air, 0, at(520));
+        let verdict = |view: &LinkView| log.verdict(Side::Air, view, at(4_000));
+        assert_eq!((verdict(&view).sent, verdict(&view).delivered), (1, 1));
+        // It was over in time, and they did not come.
+        view.outages[0].1 = Some(at(2_950));
+        assert_eq!((verdict(&view).sent, verdict(&view).delivered), (4, 1));
     }
 }

@@ -32,14 +32,14 @@ use relay::{LinkView, Relay, SharedView};
 use crate::aircraft;
 
 /// The link is up within this time, or the machine cannot run the demo.
-const SET_UP_TIME: Duration = Duration::from_secs(10);
+pub const SET_UP_TIME: Duration = Duration::from_secs(10);
 
 /// What a demo is made of.
 #[derive(Debug, Clone)]
 pub struct DemoConfig {
     /// How the link behaves.
     pub profile: Profile,
-    /// The link's luck.
+    /// The link's luck; a made-up profile was made with the same.
     pub seed: u64,
     /// Where ground stations listen for MAVLink.
     pub mavlink: SocketAddr,
@@ -61,6 +61,7 @@ impl DemoConfig {
 #[derive(Debug)]
 pub struct Demo {
     started: Instant,
+    seed: u64,
     view: SharedView,
     commands: CommandLog,
     pictures: PictureLog,
@@ -103,6 +104,8 @@ pub struct Now {
 pub struct Report {
     /// Name of the profile.
     pub profile: &'static str,
+    /// The link's luck, and which flight it was if the link is made up.
+    pub seed: u64,
     /// Length of the run.
     pub seconds: f64,
     /// Commands from the aircraft to the ground, the direction that carries the video: latency in milliseconds over
@@ -116,7 +119,7 @@ pub struct Report {
     pub propagation_ms: f64,
     /// The picture.
     pub video: VideoReport,
-    /// The first outage, if there was one.
+    /// The longest outage, the first of several alike, if there was one.
     pub handover: HandoverReport,
     /// Address changes during the run.
     pub address_changes: usize,
@@ -196,6 +199,7 @@ impl Demo {
         wait_for_link(&air.snapshots, &ground.snapshots)?;
         let mut demo = Self {
             started: Instant::now(),
+            seed: config.seed,
             view,
             commands: commands.clone(),
             pictures: pictures.clone(),
@@ -260,13 +264,14 @@ impl Demo {
         let up = self.commands.verdict(Side::Air, &view, now);
         let down = self.commands.verdict(Side::Ground, &view, now);
         let picture = self.pictures.verdict(&view, now);
-        let outage = view.outages.iter().find_map(|(begin, end)| Some((*begin, (*end)?)));
+        let outage = view.longest_outage();
         let seconds = (now - self.started).as_secs_f64();
         let mut failures = judge(&up, &down, &picture);
         failures.extend(self.end());
         let ms = |duration: Duration| (duration.as_secs_f64() * 1e5).round() / 100.0;
         Report {
             profile: profile.name,
+            seed: self.seed,
             seconds: (seconds * 100.0).round() / 100.0,
             c2_up_ms: up.over_propagation,
             c2_down_ms: down.over_propagation,

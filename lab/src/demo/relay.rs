@@ -46,6 +46,22 @@ impl LinkView {
         self.outages.last().is_some_and(|(_, end)| end.is_none())
     }
 
+    /// Begin and end of the longest outage that has ended; the first of those alike.
+    pub fn longest_outage(&self) -> Option<(Instant, Instant)> {
+        let ended = self.outages.iter().filter_map(|(begin, end)| Some((*begin, (*end)?)));
+        ended.reduce(|longest, other| if other.1 - other.0 > longest.1 - longest.0 { other } else { longest })
+    }
+
+    /// What was sent a while before this has had the time to arrive: now, or the begin of an outage that is going on or ended
+    /// less than that while ago.
+    pub fn horizon(&self, now: Instant, while_ago: Duration) -> Instant {
+        let earlier = |horizon: Instant, (begin, end): &(Instant, Option<Instant>)| match end {
+            Some(end) if *end + while_ago <= horizon => horizon,
+            _ => horizon.min(*begin),
+        };
+        self.outages.iter().rev().fold(now, earlier)
+    }
+
     /// When something sent at `sent` could leave at the earliest: at once, or at the end of the outage.
     pub fn sendable_at(&self, sent: Instant) -> Instant {
         let within = |(begin, end): &&(Instant, Option<Instant>)| *begin <= sent && end.is_none_or(|end| sent < end);
@@ -191,6 +207,32 @@ mod tests {
         assert!(view.is_out());
         view.outages.pop();
         assert!(!view.is_out());
+    }
+
+    #[test]
+    fn what_an_outage_holds_is_not_missing_yet() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let second = Duration::from_secs(1);
+        let mut view = LinkView { outages: vec![(at(2_000), Some(at(4_000)))], ..LinkView::default() };
+        assert_eq!(view.horizon(at(6_000), second), at(6_000));
+        assert_eq!(view.horizon(at(4_500), second), at(2_000));
+        view.outages.push((at(4_800), None));
+        assert_eq!(view.horizon(at(9_000), second), at(2_000), "between the two there was not time enough");
+        view.outages[1].0 = at(5_000);
+        assert_eq!(view.horizon(at(9_000), second), at(5_000));
+        assert_eq!(LinkView::default().horizon(at(100), second), at(100));
+    }
+
+    #[test]
+    fn the_longest_outage_is_the_one_to_tell() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let outage = |begin, end| (at(begin), Some(at(end)));
+        let mut view = LinkView::default();
+        assert_eq!(view.longest_outage(), None);
+        view.outages = vec![outage(0, 2), outage(100, 300), outage(500, 700), (at(800), None)];
+        assert_eq!(view.longest_outage(), Some((at(100), at(300))));
     }
 
     #[test]
