@@ -113,9 +113,13 @@ pub struct DemoArgs {
     /// How long to fly
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(5..=3600))]
     pub seconds: u32,
-    /// How the emulated link behaves
+    /// How the emulated link behaves: scripted (handover, lte-city, lte-rural, clean) or made up (lte, uav, loiter); list
+    /// describes them
     #[arg(long, value_name = "NAME", default_value = "handover")]
     pub profile: String,
+    /// The link's luck; over a made-up link, each number is another flight
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
     /// End with one JSON object on standard output instead of a table
     #[arg(long)]
     pub json: bool,
@@ -454,8 +458,13 @@ const DEMO_HELP: &str = "\
 A simulated aircraft with a camera, both sides of the link, and between them an emulated cellular network with changing
 rate, an outage and a change of address. QGroundControl or MAVProxy can join in: MAVLink on UDP 14550, video on UDP 5600.
 
+The link can be made up instead, its rate another every tenth of a second, with the handovers of recorded flights: most of
+them last 2 ms, few 0.2 s or more, and after each the delay is another. Each seed is another flight. No address changes.
+
 Examples:
   aquila demo
+  aquila demo --profile list
+  aquila demo --profile uav --seed 24     LTE above many cells, a handover of 0.2 s among 11
   aquila demo --headless --seconds 20 --json";
 
 const LAB_HELP: &str = "\

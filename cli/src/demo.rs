@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use aquila_emu::Profile;
-use aquila_lab::demo::{Demo, DemoConfig, Now, Report};
+use aquila_emu::synth::Model;
+use aquila_lab::demo::{Demo, DemoConfig, Now, Report, SET_UP_TIME};
 use aquila_net::node::NodeEvent;
 use aquila_proto::{LinkState, Side};
 
@@ -22,7 +23,7 @@ const LOG_EVERY: Duration = Duration::from_secs(2);
 
 /// Flies. The result goes to `out`; an error means that the link did not work.
 pub fn run(args: &DemoArgs, out: &mut Vec<u8>) -> anyhow::Result<()> {
-    let profile = Profile::by_name(&args.profile).ok_or_else(|| anyhow!(unknown_profile(&args.profile)))?;
+    let profile = profile(args).ok_or_else(|| anyhow!(unknown_profile(&args.profile)))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let report = runtime.block_on(fly(args, &profile))?;
     if args.json {
@@ -43,23 +44,35 @@ pub fn list_profiles(out: &mut Vec<u8>) -> io::Result<()> {
         let profile = Profile::by_name(name).expect("names are known");
         writeln!(out, "{name:<10} {}", profile.describe())?;
     }
+    writeln!(out, "\nmade up, another flight with each --seed:")?;
+    for name in Model::names() {
+        let model = Model::by_name(name).expect("names are known");
+        writeln!(out, "{name:<10} {}, {} ms one way", model.summary, model.delay.as_millis())?;
+    }
     Ok(())
 }
 
 /// Whether there is a profile of this name.
 pub fn is_profile(name: &str) -> bool {
-    Profile::by_name(name).is_some()
+    Profile::by_name(name).is_some() || Model::by_name(name).is_some()
 }
 
 /// What to say to a name that there is not.
 pub fn unknown_profile(name: &str) -> String {
-    let known: Vec<_> = Profile::names().collect();
+    let known: Vec<_> = Profile::names().chain(Model::names()).collect();
     format!("there is no profile '{name}': choose one of {}; --profile list describes them", known.join(", "))
+}
+
+/// A profile with what happens in it, or a made-up flight that is long enough.
+fn profile(args: &DemoArgs) -> Option<Profile> {
+    let flight = Duration::from_secs(args.seconds.into()) + SET_UP_TIME;
+    let made_up = || Some(Profile::made_up(&Model::by_name(&args.profile)?, args.seed, flight));
+    Profile::by_name(&args.profile).or_else(made_up)
 }
 
 async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
     let mut config = DemoConfig::new(profile.clone());
-    config.status = args.status;
+    (config.seed, config.status) = (args.seed, args.status);
     let mut demo = Demo::start(config)?;
     let began = Instant::now();
     let ends = began + Duration::from_secs(args.seconds.into());
@@ -132,4 +145,47 @@ fn line(now: &Now) -> String {
         ms(now.commands.1),
         ms(now.picture.map(|(latency, _)| latency)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        Profile::names().chain(Model::names())
+    }
+
+    #[test]
+    fn every_profile_is_listed_and_in_the_help() {
+        let mut list = Vec::new();
+        list_profiles(&mut list).unwrap();
+        let list = String::from_utf8(list).unwrap();
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("demo").unwrap().render_long_help().to_string();
+        for name in names() {
+            assert!(list.lines().any(|line| line.split(' ').next() == Some(name)), "{name} in {list}");
+            assert!(help.contains(name) && unknown_profile("x").contains(name), "{name}");
+        }
+        assert_eq!(names().filter(|name| !is_profile(name)).count(), 0);
+        assert_eq!(Profile::names().filter(|name| Model::by_name(name).is_some()).count(), 0, "one name, two links");
+    }
+
+    #[test]
+    fn a_seed_makes_a_flight_that_is_long_enough() {
+        let flight = |line: &[&str]| {
+            let Command::Demo(args) = <Cli as clap::Parser>::parse_from([&["aquila", "demo"], line].concat()).command
+            else {
+                panic!("no demo")
+            };
+            profile(&args)
+        };
+        let seeded = |seed| flight(&["--profile", "uav", "--seconds", "3600", "--seed", seed]).unwrap();
+        assert!(seeded("1").cycle > Duration::from_secs(3600));
+        assert_ne!(seeded("1").steps, seeded("2").steps);
+        assert_eq!(flight(&[]), Profile::by_name("handover"));
+        assert_eq!(flight(&["--profile", "nonsense"]), None);
+    }
 }

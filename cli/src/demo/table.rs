@@ -16,8 +16,8 @@ pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let (video, commands) = (&report.video, &report.commands);
     writeln!(
         out,
-        "Profile {}, {:.0} s, propagation {:.0} ms one way",
-        report.profile, report.seconds, report.propagation_ms
+        "Profile {}, seed {}, {:.0} s, propagation {:.0} ms one way at the end",
+        report.profile, report.seed, report.seconds, report.propagation_ms
     )?;
     writeln!(out)?;
     writeln!(out, "{:<44} {:>8} {:>8} {:>8} {:>8}", "milliseconds", "p50", "p95", "p99", "max")?;

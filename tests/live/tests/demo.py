@@ -43,6 +43,16 @@ def demo(bench):
     return f"{json.dumps(figures)}, {video['frames_shown']} of {video['frames_sent']} frames, {video['psnr_db']} dB, {beyond:.0f} ms after the handover"
 
 
+@test("demo over a made-up link", seconds=30)
+def demo_made_up(bench):
+    result = fly("--headless", "--seconds", "8", "--profile", "uav", "--seed", "24", "--json")
+    check(result.returncode == 0, f"exit code {result.returncode}: {result.stderr[-500:]}")
+    report = json.loads(result.stdout)
+    check((report["profile"], report["seed"]) == ("uav", 24), f"{report['profile']}, seed {report['seed']}")
+    check("above many cells" in result.stderr, f"it is not said what link it is: {result.stderr[:300]}")
+    return f"{report['video']['frames_shown']} of {report['video']['frames_sent']} frames"
+
+
 @test("demo: table, ports taken, Ctrl-C")
 def demo_table(bench):
     result = fly("--headless", "--seconds", "5")
