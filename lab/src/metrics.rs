@@ -12,6 +12,11 @@ use crate::record::{Flow, LinkSeries, Run};
 /// Names of directions in metrics.
 pub const DIRECTION_NAMES: [&str; 2] = ["up", "down"];
 
+/// A link that has so much to do, whenever it is looked at, is never idle. A packet that is just being sent is less.
+const BACKLOG_MS: f64 = 5.0;
+/// The wait behind a rate of 0 is not known.
+const UNKNOWN_MS: f64 = 1e9;
+
 /// Figures by their full names, such as `aquila.commands.up.latency_ms.p99`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -88,7 +93,7 @@ impl Metrics {
         }
     }
 
-    /// How far what a link carried is from what it could have carried, in the seconds in which something always waited.
+    /// How far what a link carried is from what it could have carried, in the seconds in which much always waited.
     fn add_saturated(&mut self, prefix: &str, runs: &[&Run], of: &LinkSeries) {
         let per_second = (Duration::from_secs(1).as_nanos() / crate::channels::SERIES_STEP.as_nanos()) as usize;
         let (mut seconds, mut errors, mut total) = (0, 0.0, 0.0);
@@ -96,7 +101,8 @@ impl Metrics {
         for series in same.filter(|other| other.link == of.link && other.direction == of.direction) {
             for second in series.samples.chunks_exact(per_second) {
                 let capacity: Option<f64> = second.iter().map(|sample| sample.capacity_bps).sum();
-                let Some(capacity) = capacity.filter(|_| second.iter().all(|sample| sample.queue_ms > 0.0)) else {
+                let Some(capacity) = capacity.filter(|_| second.iter().all(|sample| sample.queue_ms >= BACKLOG_MS))
+                else {
                     continue;
                 };
                 let capacity = capacity / per_second as f64;
@@ -142,8 +148,8 @@ impl Metrics {
                 self.set(format!("{prefix}.use"), delivered / capacity);
             }
             self.set(format!("{prefix}.delivered_mbps"), delivered / (samples.len() as f64 * step) / 1e6);
-            let mut queue: Vec<Duration> =
-                samples.iter().map(|s| Duration::from_secs_f64(s.queue_ms.clamp(0.0, 1e9) / 1e3)).collect();
+            let waits = samples.iter().map(|sample| sample.queue_ms).filter(|ms| *ms < UNKNOWN_MS);
+            let mut queue: Vec<Duration> = waits.map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1e3)).collect();
             queue.sort_unstable();
             for (name, share) in [("p50", 0.5), ("p95", 0.95), ("max", 1.0)] {
                 if !queue.is_empty() {
