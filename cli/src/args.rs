@@ -318,7 +318,8 @@ pub struct TraceSynthArgs {
     /// Where to; replaced if it is there
     #[arg(value_name = "TO", value_hint = ValueHint::FilePath)]
     pub to: PathBuf,
-    /// Kind of link: lte (moving on the ground) or uav (in the air, with up to 13 handovers a minute)
+    /// Kind of link: lte (moving on the ground), uav (in the air, with up to 13 handovers a minute) or loiter (circling near
+    /// a ship)
     #[arg(long, default_value = "uav")]
     pub model: String,
     /// Another seed makes another link of that kind; the same seed the same one on every machine

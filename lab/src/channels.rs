@@ -97,7 +97,7 @@ impl<T: Payload> Channel<T> {
             // Names are checked with the plan. Each direction and each repeat is another link of the kind.
             let model = Model::by_name(&synth.model).unwrap_or_else(Model::lte);
             let source = synth::Trace::new(model, seed ^ index(direction) as u64, synth.length.get());
-            let samples = Samples { source: Box::new(source), ccq: CcqMode::default() };
+            let samples = Samples { source: Box::new(source), ccq: ccq_mode(plan.ccq) };
             self.path(direction, start, |path| path.play_samples(start, began, samples));
         }
         let Some(trace) = &plan.trace else { return Ok(()) };

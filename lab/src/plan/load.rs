@@ -189,9 +189,7 @@ fn check_path(path: &PathPlan) -> Result<(), String> {
     if kinds.into_iter().filter(|kind| *kind).count() > 1 {
         return Err("one of rate, trace and synth".into());
     }
-    if path.trace_from.is_some() && path.trace.is_none() && path.synth.is_none()
-        || path.ccq.is_some() && path.trace.is_none()
-    {
+    if (path.trace_from.is_some() || path.ccq.is_some()) && path.trace.is_none() && path.synth.is_none() {
         return Err("trace_from and ccq are for a trace".into());
     }
     if let Some(synth) = &path.synth
