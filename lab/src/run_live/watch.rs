@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::log::{FlowNow, Log};
-use crate::channels::index;
+use crate::channels::{SERIES_STEP, index};
 use crate::live::{Fate, LinkId, PacketBatch, PacketEntry, Record};
 use crate::plan::Plan;
 use crate::record::{LinkSample, LinkSeries};
@@ -101,7 +101,9 @@ impl<'a> Watch<'a> {
             }
         };
         let since = row.end.checked_duration_since(start);
-        let within = since.filter(|at| *at <= self.plan.duration() + Duration::from_millis(50));
+        // Rows begin at any time: those count that lie in the run by more than half.
+        let half = SERIES_STEP / 2;
+        let within = since.filter(|at| *at > half && *at <= self.plan.duration() + half);
         let link = self.links.iter().position(|link| *link == row.link);
         let (Some(at), Some(link)) = (within, link) else { return };
         self.series[link * 2 + index(row.direction)].samples.push(LinkSample {
