@@ -12,6 +12,7 @@ use aquila_emu::{
     JitterShape, Loss, MarkAt, Marking, Outage, Packet, Path, PathConfig, PathStats, Payload, Queue, Samples,
 };
 
+use crate::fnv;
 use crate::plan::{Bound, CcqPlan, LinkPlan, LossPlan, OutageKind, PathChange, PathPlan, QueuePlan};
 
 /// Why a link of a plan cannot be made.
@@ -214,8 +215,7 @@ pub fn change_path<T: Payload>(path: &mut Path<T>, now: Instant, change: &PathCh
 
 /// The seed of a link in a run with this seed: links differ, contenders meet the same.
 pub fn seed_of(link: &LinkPlan, seed: u64) -> u64 {
-    let of_name = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    seed ^ link.name.get_ref().bytes().fold(0xcbf2_9ce4_8422_2325, of_name)
+    seed ^ fnv::of(link.name.get_ref())
 }
 
 /// Both directions: from the first node, and to it.

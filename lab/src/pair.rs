@@ -15,6 +15,7 @@ use aquila_proto::session::Stats;
 use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
 use bytes::{Bytes, BytesMut};
 
+use crate::fnv::Fnv;
 use crate::frames;
 
 /// Bytes that IPv4 and UDP put around a payload.
@@ -212,7 +213,7 @@ pub struct Pair {
     pub timeouts: u64,
     recovery_wanted: u64,
     targets: Vec<(Duration, Bitrate)>,
-    hash: u64,
+    hash: Fnv,
 }
 
 const GROUND: &str = "203.0.113.1:14540";
@@ -254,7 +255,7 @@ impl Pair {
             timeouts: 0,
             recovery_wanted: 0,
             targets: Vec::new(),
-            hash: 0xcbf2_9ce4_8422_2325,
+            hash: Fnv::default(),
             config,
         }
     }
@@ -432,7 +433,7 @@ impl Pair {
 
     /// A hash over everything that happened, in order: packets (time, direction, size) and deliveries.
     pub fn log_hash(&self) -> u64 {
-        self.hash
+        self.hash.value()
     }
 
     fn node(&mut self, side: Side) -> &mut Node {
@@ -604,14 +605,10 @@ impl Pair {
         }
     }
 
-    /// FNV-1a over the time and some numbers.
+    /// Hashes the time and some numbers.
     fn note(&mut self, numbers: &[u64]) {
         let time = self.elapsed().as_nanos() as u64;
-        for number in std::iter::once(&time).chain(numbers) {
-            for byte in number.to_le_bytes() {
-                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
+        self.hash.add(std::iter::once(time).chain(numbers.iter().copied()));
     }
 }
 

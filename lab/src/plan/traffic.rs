@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{LossPlan, OutageKind, Rate, Size, Time};
+use crate::fnv;
 
 /// Who carries the traffic.
 #[derive(Debug, Clone, Deserialize)]
@@ -214,8 +215,7 @@ impl TrafficKind {
             Self::Video(video) => Duration::from_secs(1) / video.frames_per_second,
             Self::Datagrams(datagrams) => datagrams.rate.bitrate().time_for(ByteCount::from(datagrams.packet.bytes())),
         };
-        let of_byte = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let luck = format!("{seed} {flow}").bytes().fold(0xcbf2_9ce4_8422_2325, of_byte);
+        let luck = fnv::of(&format!("{seed} {flow}"));
         Duration::from_nanos(((u128::from(luck) * interval.as_nanos()) >> 64) as u64)
     }
 }

@@ -13,6 +13,7 @@ use capture::Capture;
 use super::contender::{Contender, Content, Outgoing, Output, Wire};
 use super::{RunError, direction_from};
 use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
+use crate::fnv::Fnv;
 use crate::pair::IP_UDP;
 use crate::plan::{Mode, Plan, TrafficKind};
 use crate::record::{Event, Flow, LinkSample, LinkSeries, Run};
@@ -67,7 +68,7 @@ pub struct World<'a> {
     next_sample: Instant,
     events: Vec<Event>,
     returns: Vec<Duration>,
-    hash: u64,
+    hash: Fnv,
     capture: Option<Capture>,
 }
 
@@ -102,7 +103,7 @@ impl<'a> World<'a> {
             next_sample: start + SERIES_STEP,
             events: Vec::new(),
             returns: Vec::new(),
-            hash: 0xcbf2_9ce4_8422_2325,
+            hash: Fnv::default(),
             capture: None,
         };
         world.add_sources();
@@ -158,7 +159,7 @@ impl<'a> World<'a> {
             events: self.events,
             programs: Vec::new(),
             returns: self.returns,
-            log_hash: format!("{:016x}", self.hash),
+            log_hash: format!("{:016x}", self.hash.value()),
             invalid: None,
         })
     }
@@ -433,14 +434,10 @@ impl<'a> World<'a> {
         }
     }
 
-    /// FNV-1a over the time and some numbers.
+    /// Hashes the time and some numbers.
     fn note(&mut self, numbers: &[u64]) {
         let time = (self.now - self.start).as_nanos() as u64;
-        for number in std::iter::once(&time).chain(numbers) {
-            for byte in number.to_le_bytes() {
-                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
+        self.hash.add(std::iter::once(time).chain(numbers.iter().copied()));
     }
 }
 
