@@ -5,6 +5,7 @@ pub mod aircraft;
 pub mod camera;
 pub mod channels;
 pub mod demo;
+mod ends;
 mod fnv;
 pub mod frames;
 mod handovers;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Outage, Path, PathConfig, Payload};
-use aquila_proto::identity::Identity;
 use aquila_proto::mavlink::Frame;
-use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, QuicConfig, TicketStore};
+use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, TicketStore};
 use aquila_proto::session::Stats;
-use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
+use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Side};
 use bytes::{Bytes, BytesMut};
 
+use crate::ends::{End, EndConfig, Stored};
 use crate::fnv::Fnv;
 use crate::frames;
 
@@ -36,6 +36,12 @@ pub struct PairConfig {
     pub leaky_tickets: bool,
 }
 
+impl PairConfig {
+    fn end(&self, side: Side) -> EndConfig {
+        EndConfig { side, mtu: self.mtu, cameras: 1, seed: self.seed }
+    }
+}
+
 /// A packet on its way.
 #[derive(Debug, Clone)]
 struct Packet {
@@ -54,15 +60,9 @@ impl Payload for Packet {
 /// One end.
 #[derive(Debug)]
 struct Node {
-    session: Session,
-    side: Side,
+    end: End,
     /// Its address as the other end sees it.
     address: SocketAddr,
-    deadline: Instant,
-    lives: u32,
-    tickets: Arc<Tickets>,
-    replay: Option<Vec<u8>>,
-    resumption: Option<Vec<u8>>,
 }
 
 /// Tickets in memory; leaky ones are given out as often as they are asked for.
@@ -84,14 +84,6 @@ impl TicketStore for Tickets {
         }
         Some(value)
     }
-}
-
-/// What an end finds on its disk when it starts.
-#[derive(Debug, Default)]
-struct Stored {
-    tickets: Arc<Tickets>,
-    replay: Option<Vec<u8>>,
-    resumption: Option<Vec<u8>>,
 }
 
 /// A command that arrived.
@@ -224,15 +216,17 @@ impl Pair {
     pub fn new(config: PairConfig) -> Self {
         // Any instant will do: only differences to it count.
         let start = Instant::now();
-        let stored = || Stored {
-            tickets: Arc::new(Tickets { leaky: config.leaky_tickets, ..Tickets::default() }),
-            ..Stored::default()
+        let tickets = || Arc::new(Tickets { leaky: config.leaky_tickets, ..Tickets::default() });
+        let node = |side, address: &str| {
+            let stored = Stored::with_tickets(tickets());
+            let end = End::new(config.end(side), 1, stored, start, Duration::ZERO).expect("a valid configuration");
+            Node { end, address: address.parse().expect("a valid address") }
         };
         Self {
             start,
             now: start,
-            air: Node::new(Side::Air, AIR, (start, Duration::ZERO), &config, 1, stored()),
-            ground: Node::new(Side::Ground, GROUND, (start, Duration::ZERO), &config, 1, stored()),
+            air: node(Side::Air, AIR),
+            ground: node(Side::Ground, GROUND),
             up: Path::new(config.up, config.seed),
             down: Path::new(config.down, !config.seed),
             sources: Vec::new(),
@@ -268,7 +262,7 @@ impl Pair {
     /// The aircraft connects to the ground.
     pub fn connect(&mut self) {
         let remote = self.ground.address;
-        self.air.session.connect(self.now, remote).expect("a valid address");
+        self.air.end.session.connect(self.now, remote).expect("a valid address");
         self.drain(Side::Air);
     }
 
@@ -288,19 +282,19 @@ impl Pair {
     /// Sends any MAVLink frame now.
     pub fn send_frame(&mut self, from: Side, frame: &Frame) {
         let now = self.now;
-        self.node(from).session.send_mavlink(now, frame);
+        self.node(from).end.session.send_mavlink(now, frame);
         self.drain(from);
     }
 
     /// Sends a video packet from the aircraft now.
     pub fn send_video(&mut self, packet: &[u8]) {
-        self.air.session.send_video(self.now, 0, packet);
+        self.air.end.session.send_video(self.now, 0, packet);
         self.drain(Side::Air);
     }
 
     /// Writes to the aircraft's bulk stream; returns the bytes taken.
     pub fn write_bulk(&mut self, bytes: &[u8]) -> usize {
-        let taken = self.air.session.write_bulk(self.now, bytes);
+        let taken = self.air.end.session.write_bulk(self.now, bytes);
         self.drain(Side::Air);
         taken
     }
@@ -308,7 +302,7 @@ impl Pair {
     /// Reads from the bulk stream that comes to an end.
     pub fn read_bulk(&mut self, at: Side, max: usize) -> Option<Bytes> {
         let now = self.now;
-        let bytes = self.node(at).session.read_bulk(now, max);
+        let bytes = self.node(at).end.session.read_bulk(now, max);
         self.drain(at);
         bytes
     }
@@ -318,8 +312,8 @@ impl Pair {
         let until = self.start + until;
         loop {
             let next = [
-                Some(self.air.deadline),
-                Some(self.ground.deadline),
+                Some(self.air.end.deadline),
+                Some(self.ground.end.deadline),
                 self.up.next_delivery(),
                 self.down.next_delivery(),
                 self.sources.iter().map(|source| source.next).min(),
@@ -347,7 +341,7 @@ impl Pair {
         if link_event {
             for side in [Side::Air, Side::Ground] {
                 let now = self.now;
-                self.node(side).session.network_changed(now);
+                self.node(side).end.session.network_changed(now);
                 self.drain(side);
             }
         }
@@ -363,20 +357,17 @@ impl Pair {
     pub fn move_air(&mut self, address: &str, noticed: bool) {
         self.air.address = address.parse().expect("a valid address");
         if noticed {
-            self.air.session.network_changed(self.now);
+            self.air.end.session.network_changed(self.now);
             self.drain(Side::Air);
         }
     }
 
     /// An end's process dies and is started anew with what it had stored. A restarted aircraft connects by itself.
     pub fn restart(&mut self, side: Side) {
-        let (now, elapsed, config) = (self.now, self.elapsed() + self.clock_jump, self.config.clone());
-        let node = self.node(side);
-        let address = node.address.to_string();
-        let stored =
-            Stored { tickets: node.tickets.clone(), replay: node.replay.take(), resumption: node.resumption.take() };
-        *node = Node::new(side, &address, (now, elapsed), &config, node.lives + 1, stored);
-        node.deadline = now;
+        let (now, elapsed, config) = (self.now, self.elapsed() + self.clock_jump, self.config.end(side));
+        let end = &mut self.node(side).end;
+        let stored = end.take_stored();
+        *end = End::new(config, end.life + 1, stored, now, elapsed).expect("a valid configuration");
         if side == Side::Air {
             self.connect();
         }
@@ -407,7 +398,7 @@ impl Pair {
     /// Counters of an end.
     pub fn stats(&mut self, side: Side) -> Stats {
         let now = self.now;
-        self.node(side).session.stats(now)
+        self.node(side).end.session.stats(now)
     }
 
     /// Counters of the paths: up, down.
@@ -453,8 +444,8 @@ impl Pair {
         for side in [Side::Air, Side::Ground] {
             let now = self.now;
             let node = self.node(side);
-            if node.deadline <= now {
-                node.session.handle_timeout(now);
+            if node.end.deadline <= now {
+                node.end.session.handle_timeout(now);
                 self.timeouts += 1;
                 self.drain(side);
             }
@@ -476,7 +467,7 @@ impl Pair {
             return; // The address it was sent to is no longer ours.
         }
         let ecn = packet.ecn.and_then(EcnCodepoint::from_bits);
-        node.session.handle_datagram(now, now, packet.from, None, ecn, packet.data);
+        node.end.session.handle_datagram(now, now, packet.from, None, ecn, packet.data);
         self.drain(side);
     }
 
@@ -512,7 +503,7 @@ impl Pair {
                     left = left.saturating_sub(len);
                     let rtp = frames::rtp(self.rtp_seq, count, len, left == 0);
                     self.rtp_seq = self.rtp_seq.wrapping_add(1);
-                    self.air.session.send_video(self.now, 0, &rtp);
+                    self.air.end.session.send_video(self.now, 0, &rtp);
                     self.drain(Side::Air);
                 }
             }
@@ -527,9 +518,9 @@ impl Pair {
                 Side::Air => &mut self.air,
                 Side::Ground => &mut self.ground,
             };
-            match node.session.poll_output(now) {
+            match node.end.session.poll_output(now) {
                 Output::Timeout(at) => {
-                    node.deadline = at;
+                    node.end.deadline = at;
                     break;
                 }
                 Output::Transmit(transmit, data) => {
@@ -548,13 +539,7 @@ impl Pair {
                 Output::Event(event) => frames_in.push_back(event),
             }
         }
-        let node = self.node(side);
-        if let Some(snapshot) = node.session.replay_snapshot() {
-            node.replay = Some(snapshot);
-        }
-        if let Some(snapshot) = node.session.resumption_snapshot() {
-            node.resumption = Some(snapshot);
-        }
+        self.node(side).end.store();
         while let Some(event) = frames_in.pop_front() {
             self.on_event(side, event);
         }
@@ -578,7 +563,7 @@ impl Pair {
             Event::Connected { resumed, .. } => self.connects.push((elapsed, side, resumed)),
             Event::AddressWanted if side == Side::Air => {
                 let remote = self.ground.address;
-                self.air.session.reconnect(self.now, remote).expect("a valid address");
+                self.air.end.session.reconnect(self.now, remote).expect("a valid address");
                 self.drain(Side::Air);
             }
             Event::Unknown { count, .. } => self.unknown.push((elapsed, side, count)),
@@ -609,54 +594,5 @@ impl Pair {
     fn note(&mut self, numbers: &[u64]) {
         let time = self.elapsed().as_nanos() as u64;
         self.hash.add(std::iter::once(time).chain(numbers.iter().copied()));
-    }
-}
-
-impl Node {
-    fn new(
-        side: Side,
-        address: &str,
-        (now, elapsed): (Instant, Duration),
-        config: &PairConfig,
-        life: u32,
-        stored: Stored,
-    ) -> Self {
-        let Stored { tickets, replay, resumption } = stored;
-        let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
-        let (identity, peer) = match side {
-            Side::Air => (air, ground.public()),
-            Side::Ground => (ground, air.public()),
-        };
-        let quic = QuicConfig {
-            identity: Arc::new(identity),
-            peer,
-            mtu: config.mtu,
-            tickets: tickets.clone() as Arc<dyn TicketStore>,
-            resumption: resumption.clone(),
-            listen: side == Side::Ground,
-        };
-        let mut seed = [side as u8 + 1; 32];
-        seed[..8].copy_from_slice(&config.seed.to_be_bytes());
-        seed[8..12].copy_from_slice(&life.to_be_bytes());
-        let since_1970 = Duration::from_secs(1_790_000_000) + elapsed;
-        let mut session = SessionConfig::new(side, quic, now, since_1970, seed);
-        session.epoch = 1000 + u64::from(life);
-        session.replay = replay.clone();
-        Self {
-            session: Session::new(session).expect("a valid configuration"),
-            side,
-            address: address.parse().expect("a valid address"),
-            deadline: now,
-            lives: life,
-            tickets,
-            replay,
-            resumption,
-        }
-    }
-}
-
-impl std::fmt::Display for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} at {}, life {}", self.side.name(), self.address, self.lives)
     }
 }

@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
-use aquila_proto::identity::Identity;
 use aquila_proto::mavlink::Frame;
-use aquila_proto::quic::{EcnCodepoint, MemoryTickets, QuicConfig, TicketStore};
-use aquila_proto::{Bitrate, Event, Output as SessionOutput, Session, SessionConfig, Side};
+use aquila_proto::quic::EcnCodepoint;
+use aquila_proto::{Bitrate, Event, Output as SessionOutput, Side};
 use bytes::BytesMut;
 
 use super::contender::{Contender, Content, Outgoing, Output, Wire};
+use crate::ends::{End, EndConfig, Stored};
 use crate::frames;
 use crate::pair::IP_UDP;
 use crate::plan::{ContenderPlan, Reconnect, TrafficKind, TrafficPlan};
@@ -46,21 +45,6 @@ enum Key {
     Frame(u8, u32),
 }
 
-struct End {
-    session: Session,
-    deadline: Instant,
-    former: Former,
-    life: u32,
-}
-
-/// What is on an end's disk.
-#[derive(Default)]
-struct Former {
-    tickets: Arc<MemoryTickets>,
-    replay: Option<Vec<u8>>,
-    resumption: Option<Vec<u8>>,
-}
-
 /// Messages remembered; those under way are far fewer.
 const MAX_SENT: usize = 1 << 16;
 
@@ -68,10 +52,12 @@ impl Aquila {
     pub fn new(plan: &ContenderPlan, traffic: &[&TrafficPlan], seed: u64, start: Instant) -> Result<Self, String> {
         let is_video = |traffic: &&&TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(_)));
         let cameras = traffic.iter().filter(is_video).count();
-        let ends = [0, 1].map(|node| End::new(node, plan.mtu, cameras, seed, (start, start), 1, Former::default()));
-        let [air, ground] = ends;
+        let end = |side| {
+            let config = EndConfig { side, mtu: plan.mtu, cameras, seed };
+            End::new(config, 1, Stored::default(), start, Duration::ZERO).map_err(|error| error.to_string())
+        };
         Ok(Self {
-            ends: [air?, ground?],
+            ends: [end(Side::Air)?, end(Side::Ground)?],
             reconnect: plan.reconnect,
             mtu: plan.mtu,
             seed,
@@ -163,13 +149,7 @@ impl Aquila {
                 SessionOutput::Event(event) => events.push(event),
             }
         }
-        let end = &mut self.ends[node];
-        if let Some(replay) = end.session.replay_snapshot() {
-            end.former.replay = Some(replay);
-        }
-        if let Some(resumption) = end.session.resumption_snapshot() {
-            end.former.resumption = Some(resumption);
-        }
+        self.ends[node].store();
         for event in events {
             self.on_event(now, node, event);
         }
@@ -279,15 +259,12 @@ impl Contender for Aquila {
             return;
         }
         let air = &mut self.ends[0];
-        let former = Former {
-            tickets: air.former.tickets.clone(),
-            replay: air.former.replay.take(),
-            resumption: air.former.resumption.take().filter(|_| self.reconnect == Reconnect::Resume),
-        };
-        let (life, cameras) = (air.life + 1, self.cameras.len());
-        match End::new(0, self.mtu, cameras, self.seed, (self.start, now), life, former) {
+        let mut stored = air.take_stored();
+        stored.resumption = stored.resumption.filter(|_| self.reconnect == Reconnect::Resume);
+        let config = EndConfig { side: Side::Air, mtu: self.mtu, cameras: self.cameras.len(), seed: self.seed };
+        match End::new(config, air.life + 1, stored, now, now - self.start) {
             Ok(end) => self.ends[0] = end,
-            Err(message) => self.note(0, message),
+            Err(error) => self.note(0, error.to_string()),
         }
         self.connect(now);
     }
@@ -298,43 +275,6 @@ impl Contender for Aquila {
 
     fn video_target(&self) -> Option<Bitrate> {
         self.target
-    }
-}
-
-impl End {
-    fn new(
-        node: usize,
-        mtu: u16,
-        cameras: usize,
-        seed: u64,
-        (start, now): (Instant, Instant),
-        life: u32,
-        former: Former,
-    ) -> Result<Self, String> {
-        let side = if node == 0 { Side::Air } else { Side::Ground };
-        let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
-        let (identity, peer) = match side {
-            Side::Air => (air, ground.public()),
-            Side::Ground => (ground, air.public()),
-        };
-        let quic = QuicConfig {
-            identity: Arc::new(identity),
-            peer,
-            mtu,
-            tickets: former.tickets.clone() as Arc<dyn TicketStore>,
-            resumption: former.resumption.clone(),
-            listen: side == Side::Ground,
-        };
-        let mut bytes = [node as u8 + 1; 32];
-        bytes[..8].copy_from_slice(&seed.to_be_bytes());
-        bytes[8..12].copy_from_slice(&life.to_be_bytes());
-        let since_1970 = Duration::from_secs(1_790_000_000) + (now - start);
-        let mut config = SessionConfig::new(side, quic, now, since_1970, bytes);
-        config.epoch = 1000 + u64::from(life);
-        config.replay.clone_from(&former.replay);
-        config.video = (0..cameras.max(1)).map(|_| aquila_proto::video::SendQueueConfig::default()).collect();
-        let session = Session::new(config).map_err(|error| error.to_string())?;
-        Ok(Self { session, deadline: now, former, life })
     }
 }
 
