@@ -2,6 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::plan::{Plan, Variant, parse};
+
+/// A plan that is right, and all its variants.
+pub fn variants(text: &str) -> Vec<(Variant, Plan)> {
+    parse(Path::new("test.toml"), text).unwrap()
+}
+
+/// A plan that is right, and sweeps nothing.
+pub fn plan(text: &str) -> Plan {
+    variants(text).remove(0).1
+}
+
 /// A directory of a test's own, removed at its end.
 pub struct Folder(PathBuf);
 

@@ -1,9 +1,8 @@
 //! The report of a small plan.
 
-use std::path::Path;
-
 use super::*;
-use crate::{judge, plan};
+use crate::judge;
+use crate::testing::{Folder, variants};
 
 const PLAN: &str = r#"
 title = "a <small> plan"
@@ -32,19 +31,17 @@ metric = "udp.commands.down.latency_ms.p50"
 max = 30
 "#;
 
-fn report(name: &str) -> (judge::Judgement, PathBuf) {
-    let variants = plan::parse(Path::new("test.toml"), PLAN).unwrap();
-    let judgement = judge::run(variants, None, &|_, _| {}).unwrap();
-    let directory = std::env::temp_dir().join(format!("aquila-report-{name}-{}", std::process::id()));
-    write(&judgement, &directory).unwrap();
-    (judgement, directory)
+fn report(name: &str) -> (judge::Judgement, Folder) {
+    let judgement = judge::run(variants(PLAN), None, &|_, _| {}).unwrap();
+    let folder = Folder::new(&format!("report-{name}"));
+    write(&judgement, folder.path()).unwrap();
+    (judgement, folder)
 }
 
 #[test]
 fn the_page_is_whole_and_fetches_nothing() {
-    let (_, directory) = report("page");
-    let html = std::fs::read_to_string(directory.join("report.html")).unwrap();
-    std::fs::remove_dir_all(directory).unwrap();
+    let (_, folder) = report("page");
+    let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     for wanted in [
         "<h1>a &lt;small&gt; plan</h1>",
         "about &amp; so on",
@@ -71,11 +68,10 @@ fn the_page_is_whole_and_fetches_nothing() {
 
 #[test]
 fn the_data_beside_it_is_complete() {
-    let (judgement, directory) = report("data");
-    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    let (judgement, folder) = report("data");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let (json, messages, links, events) =
         (read("metrics.json"), read("messages.csv"), read("links.csv"), read("events.csv"));
-    std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!(json, format!("{}\n", serde_json::to_string(&judgement).unwrap()));
     let runs = &judgement.variants[0].runs;
     let sent: usize = runs.iter().flat_map(|run| &run.flows).map(|flow| flow.messages.len()).sum();
@@ -94,8 +90,7 @@ fn the_data_beside_it_is_complete() {
 
 #[test]
 fn what_cannot_be_written_is_said_with_its_path() {
-    let (judgement, directory) = report("error");
-    let error = write(&judgement, &directory.join("metrics.json").join("below")).unwrap_err();
-    std::fs::remove_dir_all(&directory).unwrap();
+    let (judgement, folder) = report("error");
+    let error = write(&judgement, &folder.path().join("metrics.json").join("below")).unwrap_err();
     assert!(error.to_string().contains("metrics.json"), "{error}");
 }

@@ -1,8 +1,6 @@
-use std::path::Path;
-
 use super::*;
 use crate::metrics::{Metrics, check};
-use crate::plan::parse;
+use crate::testing::plan;
 
 const PLAN: &str = r#"
 title = "commands beside video"
@@ -46,10 +44,6 @@ name = "quick recovery"
 metric = "aquila.commands.down.recovery_ms.max"
 max = 80
 "#;
-
-fn plan(text: &str) -> Plan {
-    parse(Path::new("test.toml"), text).unwrap().remove(0).1
-}
 
 fn all(plan: &Plan) -> Vec<Run> {
     plan.contenders.iter().map(|contender| run(plan, contender.get_ref(), plan.seed).unwrap()).collect()

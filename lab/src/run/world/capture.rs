@@ -188,7 +188,8 @@ fn ipv4(packet: &mut Vec<u8>, length: usize, ecn: Ecn, protocol: u8, from: Ipv4A
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{CapturePlan, parse};
+    use crate::plan::CapturePlan;
+    use crate::testing::{Folder, plan};
 
     #[test]
     fn capturing_changes_nothing_and_tells_why_packets_were_dropped() {
@@ -200,12 +201,13 @@ mod tests {
             traffic = [{ commands = { every = "100 ms" } }, { from = "air", video = { rate = "4 Mbit/s" } }]
             action = [{ at = "1 s", outage = { lasts = "200 ms" } }]
         "#;
-        let mut plan = parse(Path::new("test.toml"), text).unwrap().remove(0).1;
-        let directory = std::env::temp_dir().join(format!("aquila-capture-{}", std::process::id()));
+        let mut plan = plan(text);
+        let folder = Folder::new("capture");
+        let directory = folder.path();
         for contender in plan.contenders.clone() {
             plan.capture = None;
             let plain = crate::run::run(&plan, contender.get_ref(), 1).unwrap();
-            plan.capture = Some(CapturePlan { directory: directory.clone(), seed: 1 });
+            plan.capture = Some(CapturePlan { directory: directory.to_owned(), seed: 1 });
             let captured = crate::run::run(&plan, contender.get_ref(), 1).unwrap();
             assert_eq!(captured.log_hash, plain.log_hash);
             assert_eq!(captured.links, plain.links);
@@ -214,7 +216,6 @@ mod tests {
         let read = |name: &str| std::fs::read(directory.join(name));
         let [air, ground] = ["udp-1-air.pcapng", "udp-1-ground.pcapng"].map(|name| read(name).unwrap());
         assert!(read("udp-2-air.pcapng").is_err() && other.seed == 2, "only the seed that was asked for");
-        std::fs::remove_dir_all(&directory).unwrap();
         let has = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
         assert!(has(&ground, "dropped: the queue was full") && has(&ground, "dropped: the link was out"));
         assert!(has(&air, "dropped: the link was out") && !has(&air, "the queue was full"));
