@@ -93,7 +93,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_in: Vec<VideoSpec>,
     /// What makes the camera's pictures and is told how much the link carries: majestic:HOST is a camera with OpenIPC,
-    /// exec:COMMAND starts a program that gets lines of JSON [video.encoder]
+    /// v4l2:DEVICE an encoder of the kernel's, exec:COMMAND starts a program that gets lines of JSON [video.encoder]
     #[arg(long, value_name = "ENCODER", help_heading = "MAVLink and video")]
     pub encoder: Option<EncoderSpec>,
     /// Viewer that the other side's RTP is sent to; may be given several times [video.outputs]

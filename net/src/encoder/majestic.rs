@@ -10,6 +10,7 @@ use aquila_proto::Bitrate;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use super::sleep_until;
 use super::steps::{StepConfig, Steps};
 use crate::node::CameraRequest;
 
@@ -88,14 +89,6 @@ async fn get(agent: &ureq::Agent, url: String) -> Result<(), String> {
         Ok(())
     };
     spawn_blocking(ask).await.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-/// For ever if there is no time.
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -3,21 +3,26 @@
 mod command;
 mod majestic;
 mod steps;
+mod v4l2;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 
 use crate::node::CameraRequest;
 
-/// How an encoder is reached: `exec:COMMAND`, a line for the shell, or `majestic:HOST[:PORT]`.
+/// How an encoder is reached: `exec:COMMAND`, a line for the shell, `majestic:HOST[:PORT]`, or `v4l2:DEVICE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EncoderSpec {
     /// A program of the user's, which is told what to do on its standard input.
     Command(String),
     /// OpenIPC's majestic at this host, with its port if that is not 80.
     Majestic(String),
+    /// The controls of an encoder of the kernel's, at this device.
+    V4l2(PathBuf),
 }
 
 /// Why a text does not say how to reach an encoder.
@@ -25,7 +30,7 @@ pub enum EncoderSpec {
 pub enum ParseEncoderError {
     /// None that we know.
     #[error(
-        "'{0}' is no encoder: write majestic:HOST for a camera with OpenIPC, or exec:COMMAND for a program that is told what \
+        "'{0}' is no encoder: write majestic:HOST for a camera with OpenIPC, v4l2:/dev/videoN for an encoder of the kernel's, or exec:COMMAND for a program that is told what \
          to do on its standard input"
     )]
     Unknown(String),
@@ -44,6 +49,7 @@ impl FromStr for EncoderSpec {
         match text.split_once(':') {
             Some(("exec", command)) if command.trim().is_empty() => Err(ParseEncoderError::NoCommand),
             Some(("exec", command)) => Ok(Self::Command(command.trim().to_owned())),
+            Some(("v4l2", path)) if path.starts_with('/') => Ok(Self::V4l2(path.into())),
             Some(("majestic", host)) => {
                 let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
                 match !host.is_empty() && host.chars().all(is_host) && !host.starts_with(':') {
@@ -61,6 +67,7 @@ impl fmt::Display for EncoderSpec {
         match self {
             Self::Command(command) => write!(f, "exec:{command}"),
             Self::Majestic(host) => write!(f, "majestic:{host}"),
+            Self::V4l2(path) => write!(f, "v4l2:{}", path.display()),
         }
     }
 }
@@ -73,9 +80,18 @@ pub fn serve(spec: &EncoderSpec) -> mpsc::Sender<CameraRequest> {
     let (sender, requests) = mpsc::channel(WAITING);
     match spec {
         EncoderSpec::Command(command) => tokio::spawn(command::serve(command.clone(), requests)),
+        EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), requests)),
         EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), requests)),
     };
     sender
+}
+
+/// For ever if there is no time.
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +105,7 @@ mod tests {
         assert_eq!(spec.to_string().parse(), Ok(spec));
         let spec: EncoderSpec = "majestic:[fd00::1]:8080".parse().unwrap();
         assert_eq!(spec, EncoderSpec::Majestic("[fd00::1]:8080".into()));
+        assert_eq!("v4l2:/dev/video11".parse(), Ok(EncoderSpec::V4l2("/dev/video11".into())));
         for wrong in [
             "majestic:",
             "majestic:a b",
