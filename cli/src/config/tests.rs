@@ -181,6 +181,7 @@ fn the_sample_says_nothing_but_defaults() {
         ("link", "bind_interface"),
         ("link", "state"),
         ("status", "listen"),
+        ("video", "encoder"),
     ];
     let defaults = [Side::Air, Side::Ground].map(|side| (side, shown(&resolve("", side).unwrap())));
     for (section, key, line) in sample_keys() {
