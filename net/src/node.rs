@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -87,6 +88,9 @@ pub enum NodeError {
     /// Identity or MTU.
     #[error("cannot set up encryption")]
     Session(#[from] TlsError),
+    /// Another process has our state.
+    #[error("cannot use the state in {}: is Aquila running already with this peer?", .0.display())]
+    StateInUse(PathBuf, #[source] io::Error),
     /// No randomness from the system.
     #[error("the system gives no random numbers")]
     NoRandomness,
@@ -129,7 +133,7 @@ impl Node {
     pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
         let started = Instant::now();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut store = open_store(&config);
+        let mut store = open_store(&config)?;
         let session = Session::new(session_config(&config, &mut store, started, since_1970)?)?;
         let socket = match &config.role {
             Role::Listen(address) => {
@@ -578,13 +582,14 @@ fn hint(error: &io::Error, in_use: &'static str) -> &'static str {
     }
 }
 
-fn open_store(config: &NodeConfig) -> Option<Store> {
-    let dir = config.state_dir.as_ref()?;
+fn open_store(config: &NodeConfig) -> Result<Option<Store>, NodeError> {
+    let Some(dir) = &config.state_dir else { return Ok(None) };
     match Store::open_in(dir, config.volatile_dir.as_deref(), &config.peer) {
-        Ok(store) => Some(store),
+        Ok(store) => Ok(Some(store)),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(NodeError::StateInUse(dir.clone(), error)),
         Err(error) => {
             tracing::warn!(%error, dir = %dir.display(), "no state is kept: no 0-RTT after a restart");
-            None
+            Ok(None)
         }
     }
 }

@@ -11,12 +11,13 @@ mod guard;
 mod tickets;
 mod writer;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use aquila_proto::identity::PublicKey;
 
@@ -25,6 +26,9 @@ pub use tickets::FileTickets;
 use writer::{Files, Once, Work, Writer};
 
 const REPLAY_COPY: &str = "replay-copy";
+/// A process that was killed has gone by then.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// What is kept of one association.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct Store {
     tickets: FileTickets,
     work: Work,
     _writer: Writer,
+    /// Held as long as we live; nobody else uses the folder meanwhile.
+    _lock: Option<File>,
 }
 
 impl Store {
@@ -52,7 +58,7 @@ impl Store {
     /// The same, with a folder `volatile_dir` whose files are in memory and outlive us, but not the machine.
     ///
     /// # Errors
-    /// If neither folder can be made.
+    /// If neither folder can be made, or, of kind [`io::ErrorKind::ResourceBusy`], if another process uses it.
     pub fn open_in(state_dir: &Path, volatile_dir: Option<&Path>, peer: &PublicKey) -> io::Result<Self> {
         let make = |dir: PathBuf| {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
@@ -70,6 +76,7 @@ impl Store {
             (Err(error), None) => return Err(error),
             (Err(error), Some(_)) => tracing::warn!(%error, dir = %dir.display(), "cannot store anything on disk"),
         }
+        let lock = lock(&dir)?;
         let guards: Vec<&Path> = volatile.as_deref().into_iter().chain([dir.as_path()]).collect();
         let work = Work::default();
         let (tickets, ticket_file) = FileTickets::open(&dir, &guards, work.clone());
@@ -86,6 +93,7 @@ impl Store {
             ),
             work,
             dir,
+            _lock: lock,
         })
     }
 
@@ -148,6 +156,25 @@ pub fn epoch_by_clock(since_1970: Duration) -> u32 {
 }
 
 /// What the folder `dir` is called in memory: another state folder has another one, whoever the peer is.
+/// Two processes with one state would use each other's tickets and count each other's commands as replays. One that was
+/// just killed may take a moment to go. `None`: the folder is not one that can be written to, and then nothing is used.
+fn lock(dir: &Path) -> io::Result<Option<File>> {
+    let Ok(file) = File::create(dir.join("lock")) else { return Ok(None) };
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_RETRY),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another process uses {}", dir.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+            }
+            // A file system without locks.
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+}
+
 fn volatile_name(dir: &Path) -> String {
     let whole = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let digest = ring::digest::digest(&ring::digest::SHA256, whole.as_os_str().as_bytes());

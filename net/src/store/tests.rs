@@ -219,11 +219,15 @@ fn the_newest_whole_replay_window_is_loaded() {
     assert_eq!(store.load_replay(), None);
     let (whole, torn) = (whole_replay_window(), b"torn");
     store.save_replay(&whole);
-    assert_eq!(open(&dir).load_replay(), Some(whole.clone()));
+    drop(store);
+    let mut store = open(&dir);
+    assert_eq!(store.load_replay(), Some(whole.clone()));
     store.save_replay(torn);
+    drop(store);
     let mut reborn = open(&dir);
     assert_eq!(reborn.load_replay(), Some(whole.clone()), "the one before");
     reborn.save_replay(&whole);
+    drop(reborn);
     assert_eq!(open(&dir).load_replay(), Some(whole));
     fs::remove_dir_all(&dir).unwrap();
 }
@@ -302,5 +306,16 @@ fn without_a_state_folder_the_one_in_memory_still_serves() {
     assert_eq!(open_both(&dir).load_replay(), Some(whole_replay_window()));
     fs::write(dir.join("run2"), b"in the way").unwrap();
     assert!(Store::open_in(&dir.join("state"), Some(&dir.join("run2")), &peer()).is_err());
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_folder_is_used_by_one_process_at_a_time() {
+    let dir = dir("locked");
+    let store = open(&dir);
+    let second = Store::open(&dir, &peer());
+    assert_eq!(second.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+    drop(store);
+    assert!(Store::open(&dir, &peer()).is_ok());
     fs::remove_dir_all(&dir).unwrap();
 }
