@@ -76,6 +76,7 @@ pub fn store(data: &[u8]) {
         if let Some(snapshot) = store.load_replay() {
             // What was found can be stored again, and is found again.
             store.save_replay(&snapshot);
+            drop(store);
             let mut reborn = Store::open(&scratch.0, &peer).expect("a folder of our own");
             assert_eq!(reborn.load_replay(), Some(snapshot));
         }
