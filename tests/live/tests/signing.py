@@ -113,7 +113,9 @@ def identical(bench):
 
 
 def verify(bench, loss):
-    rig = Rig(bench, link={"delay": 10, "loss": loss})
+    # Two of these may be up at a time.
+    state = {side: bench.path(f"{side}-state-{loss}") for side in ("air", "ground")}
+    rig = Rig(bench, link={"delay": 10, "loss": loss}, state=state)
     air, ground = ends(bench, rig)
     checker = dialect.MAVLink(None)
     checker.signing.secret_key = os.urandom(32)
