@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn flow(arrivals_ms: &[u64]) -> Flow {
-        let mut flow = Flow { name: "datagrams".into(), direction: 0, messages: Vec::new() };
+        let mut flow = Flow { name: "datagrams".into(), direction: 0, messages: Vec::new(), skipped: Vec::new() };
         for arrived in arrivals_ms {
             let number = flow.on_sent(Duration::ZERO, 100);
             flow.on_arrived(number, Duration::from_millis(*arrived));

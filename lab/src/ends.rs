@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::Identity;
 use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore};
 use aquila_proto::video::SendQueueConfig;
@@ -19,6 +20,10 @@ pub struct EndConfig {
     pub cameras: usize,
     /// Everything random, of both ends.
     pub seed: u64,
+    /// Rates of the encoders.
+    pub encoder: EncoderRange,
+    /// Congestion control.
+    pub congestion: CongestionConfig,
 }
 
 /// One end: a process that can die and be started anew.
@@ -74,7 +79,7 @@ impl End {
         now: Instant,
         elapsed: Duration,
     ) -> Result<Self, rustls::Error> {
-        let EndConfig { side, mtu, cameras, seed } = config;
+        let EndConfig { side, mtu, cameras, seed, encoder, congestion } = config;
         let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
         let (identity, peer) = match side {
             Side::Air => (air, ground.public()),
@@ -94,6 +99,8 @@ impl End {
         let mut session = SessionConfig::new(side, quic, now, SINCE_1970 + elapsed, bytes);
         session.epoch = 1000 + u64::from(life);
         session.replay.clone_from(&stored.replay);
+        session.congestion = congestion;
+        session.encoder = encoder;
         session.video = vec![SendQueueConfig::default(); cameras.max(1)];
         Ok(Self { session: Session::new(session)?, deadline: now, stored, life })
     }

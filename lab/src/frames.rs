@@ -94,13 +94,22 @@ pub fn frame(system: u8, message: &MavMessage) -> Frame {
 
 /// RTP packet number `seq`, of video frame `index`, `len` bytes in all, of a payload that no codec claims.
 pub fn rtp(seq: u16, index: u32, len: usize, last: bool) -> Vec<u8> {
+    with_payload(seq, index, len, last, 0x5c)
+}
+
+/// The same with a slice of H.264 (RFC 6184 §5.6): one that others refer to, or of a recovery point.
+pub fn h264(seq: u16, index: u32, len: usize, last: bool, recovery: bool) -> Vec<u8> {
+    with_payload(seq, index, len, last, if recovery { 0x65 } else { 0x61 })
+}
+
+fn with_payload(seq: u16, index: u32, len: usize, last: bool, first: u8) -> Vec<u8> {
     let mut packet = Vec::with_capacity(len);
     packet.push(0x80);
     packet.push(if last { 0x80 | 97 } else { 97 });
     packet.extend_from_slice(&seq.to_be_bytes());
     packet.extend_from_slice(&index.wrapping_mul(3000).to_be_bytes());
     packet.extend_from_slice(&0x4151_0001u32.to_be_bytes());
-    packet.extend_from_slice(&[0x5c; 4]);
+    packet.extend_from_slice(&[first, 0x5c, 0x5c, 0x5c]);
     packet.extend_from_slice(&index.to_be_bytes());
     packet.resize(len.max(RTP_MIN), (index ^ u32::from(seq)) as u8);
     packet

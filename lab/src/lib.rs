@@ -24,3 +24,4 @@ pub mod score;
 mod testing;
 mod timeline;
 pub mod traces;
+mod viewer;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::plan::{CheckPlan, Plan};
-use crate::record::{Flow, LinkSeries, Run};
+use crate::record::{Flow, LinkSeries, Message, Run};
+use crate::viewer::Viewer;
 
 /// Names of directions in metrics.
 pub const DIRECTION_NAMES: [&str; 2] = ["up", "down"];
@@ -89,6 +90,12 @@ impl Metrics {
             self.set(format!("{prefix}.rate_mbps"), bytes * 8.0 / (span_s * runs.len() as f64) / 1e6);
             let latencies = judged().filter_map(|message| Some(message.arrived? - message.sent)).collect();
             self.add_distribution(&format!("{prefix}.latency_ms"), latencies);
+            let excess =
+                |message: &Message| Some((message.arrived? - message.sent).saturating_sub(message.propagation));
+            self.add_distribution(&format!("{prefix}.over_propagation_ms"), judged().filter_map(excess).collect());
+            if of_plan.is_some_and(|traffic| traffic.video.is_some()) {
+                self.add_viewer(&prefix, &judged_span, &flows);
+            }
             self.add_distribution(&format!("{prefix}.recovery_ms"), recoveries(&flow.name, flow.direction, runs));
         }
     }
@@ -116,6 +123,18 @@ impl Metrics {
         if total > 0.0 {
             self.set(format!("{prefix}.saturated_mae_percent"), errors / total * 100.0);
         }
+    }
+
+    /// What a viewer of a flow of video sees.
+    fn add_viewer(&mut self, prefix: &str, judged: &std::ops::Range<Duration>, flows: &[&Flow]) {
+        let viewers: Vec<Viewer> = flows.iter().map(|flow| Viewer::new(flow, judged)).collect();
+        let due: usize = viewers.iter().map(|viewer| viewer.due).sum();
+        let shown: usize = viewers.iter().map(|viewer| viewer.shown.len()).sum();
+        self.set(format!("{prefix}.skipped"), viewers.iter().map(|viewer| viewer.skipped).sum::<usize>() as f64);
+        self.set(format!("{prefix}.shown_share"), shown as f64 / due.max(1) as f64);
+        let over = viewers.iter().flat_map(|viewer| viewer.shown.iter().copied()).collect();
+        self.add_distribution(&format!("{prefix}.shown_over_propagation_ms"), over);
+        self.add_distribution(&format!("{prefix}.age_ms"), viewers.iter().flat_map(Viewer::ages).collect());
     }
 
     /// Quantiles, mean and number of some times, in milliseconds.

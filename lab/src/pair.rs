@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Outage, Path, PathConfig, Payload};
+use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, TicketStore};
 use aquila_proto::session::Stats;
@@ -38,7 +39,14 @@ pub struct PairConfig {
 
 impl PairConfig {
     fn end(&self, side: Side) -> EndConfig {
-        EndConfig { side, mtu: self.mtu, cameras: 1, seed: self.seed }
+        EndConfig {
+            side,
+            mtu: self.mtu,
+            cameras: 1,
+            seed: self.seed,
+            encoder: EncoderRange::default(),
+            congestion: CongestionConfig::default(),
+        }
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Flow {
     /// Its messages, in order of sending: commands, parameters, frames, datagrams.
     #[serde(skip)]
     pub messages: Vec<Message>,
+    /// Frames of video that were not encoded, when they were due.
+    #[serde(skip)]
+    pub skipped: Vec<Duration>,
 }
 
 /// A message.
@@ -30,6 +33,10 @@ pub struct Message {
     pub arrived: Option<Duration>,
     /// How often it was given out.
     pub times: u32,
+    /// Of a frame: a decoder can begin with it.
+    pub recovery: bool,
+    /// Propagation delay of the first link when it was sent.
+    pub propagation: Duration,
 }
 
 /// A direction of a link over time.
@@ -132,7 +139,8 @@ impl Run {
 impl Flow {
     /// Notes a message that is being sent; gives its number.
     pub fn on_sent(&mut self, sent: Duration, bytes: usize) -> u32 {
-        self.messages.push(Message { sent, bytes: bytes as u32, arrived: None, times: 0 });
+        let (arrived, times, recovery, propagation) = (None, 0, false, Duration::ZERO);
+        self.messages.push(Message { sent, bytes: bytes as u32, arrived, times, recovery, propagation });
         self.messages.len() as u32 - 1
     }
 

@@ -55,6 +55,11 @@ impl ArrivalLog {
         self.due
     }
 
+    /// Whether anything has arrived since the last report.
+    pub fn has_news(&self) -> bool {
+        self.unreported > 0
+    }
+
     /// The report to send now, of at most `max_packets` packets: what is new, and what the last report said.
     pub fn take_report(&mut self, now_us: u64, max_packets: usize) -> Option<Feedback> {
         self.due = None;
@@ -91,6 +96,7 @@ pub struct SentLog {
     receiver_us: Option<u64>,
     reports: Vec<PacketReport>,
     fates: Vec<Fate>,
+    in_flight: ByteCount,
     received: u64,
     lost: u64,
 }
@@ -112,6 +118,7 @@ struct Sent {
     at_us: u64,
     bytes: ByteCount,
     batch: Option<u64>,
+    leads: bool,
     known: bool,
 }
 
@@ -124,6 +131,8 @@ impl Sent {
 /// A datagram this many places behind one that arrived is lost (RFC 9002 §6.1.1 has 3; a report is not an
 /// acknowledgement, so reordering costs nothing and we can wait).
 const LOST_BEHIND: u64 = 16;
+/// One that left so long before one that arrived is lost too (RFC 9002 §6.1.2): small streams would wait long for sixteen.
+const LOST_AFTER_US: u64 = 100_000;
 
 impl SentLog {
     /// Number of the next datagram on this connection, from 0.
@@ -136,13 +145,22 @@ impl SentLog {
         self.next_seq as u16
     }
 
-    /// Notes that the datagram with [`SentLog::next_seq`] has been sent, with a batch of transactions in it or without.
-    pub fn on_sent(&mut self, at_us: u64, bytes: ByteCount, batch: Option<u64>) {
-        self.sent.push_back(Sent { seq: self.next_seq, at_us, bytes, batch, known: false });
+    /// Notes that the datagram with [`SentLog::next_seq`] has been sent, with a batch of transactions in it or without;
+    /// `leads`: it is the first of a video frame.
+    pub fn on_sent(&mut self, at_us: u64, bytes: ByteCount, batch: Option<u64>, leads: bool) {
+        self.sent.push_back(Sent { seq: self.next_seq, at_us, bytes, batch, leads, known: false });
         self.next_seq += 1;
-        if self.sent.len() > 2 * MEMORY {
-            self.sent.pop_front();
+        self.in_flight += bytes;
+        if self.sent.len() > 2 * MEMORY
+            && let Some(oldest) = self.sent.pop_front().filter(|oldest| !oldest.known)
+        {
+            self.in_flight = self.in_flight - oldest.bytes;
         }
+    }
+
+    /// Bytes of datagrams of which nothing is known.
+    pub fn in_flight(&self) -> ByteCount {
+        self.in_flight
     }
 
     /// Fates of batches that the reports so far have told.
@@ -150,10 +168,10 @@ impl SentLog {
         self.fates.drain(..)
     }
 
-    /// Takes in a report; gives what it says of datagrams whose fate was not known before, in sending order.
-    pub fn on_feedback(&mut self, feedback: &Feedback) -> &[PacketReport] {
+    /// Takes in a report; see [`SentLog::reports`] for what it says.
+    pub fn on_feedback(&mut self, feedback: &Feedback) {
         self.reports.clear();
-        let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return &self.reports };
+        let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return };
         let (oldest, newest) = (oldest.seq, newest.seq);
         let first = unwrap_seq(newest, feedback.first_seq);
         // Clocks begin anywhere; half a wrap up keeps them positive.
@@ -170,28 +188,34 @@ impl SentLog {
             let sent = &mut self.sent[(seq - oldest) as usize];
             if !std::mem::replace(&mut sent.known, true) {
                 let arrived_us = Some(unwrap_us(clock, arrival.at_us));
-                let ce = arrival.ecn == 3;
-                self.reports.push(PacketReport { sent_us: sent.at_us, bytes: sent.bytes, arrived_us, ce });
+                let Sent { at_us: sent_us, bytes, leads, .. } = *sent;
+                self.reports.push(PacketReport { sent_us, bytes, arrived_us, ce: arrival.ecn == 3, leads });
+                self.in_flight = self.in_flight - bytes;
                 self.fates.extend(sent.fate(true));
                 self.received += 1;
             }
         }
         if let Some(highest) = highest {
-            while let Some(front) = self.sent.front().filter(|sent| sent.seq + LOST_BEHIND < highest).copied() {
+            let sent_us = self.sent[(highest - oldest) as usize].at_us;
+            let is_past = |sent: &&Sent| {
+                sent.seq < highest && (sent.seq + LOST_BEHIND < highest || sent.at_us + LOST_AFTER_US < sent_us)
+            };
+            while let Some(front) = self.sent.front().filter(is_past).copied() {
                 self.sent.pop_front();
                 if !front.known {
                     self.lost += 1;
                     self.fates.extend(front.fate(false));
-                    self.reports.push(PacketReport {
-                        sent_us: front.at_us,
-                        bytes: front.bytes,
-                        arrived_us: None,
-                        ce: false,
-                    });
+                    let Sent { at_us: sent_us, bytes, leads, .. } = front;
+                    self.reports.push(PacketReport { sent_us, bytes, arrived_us: None, ce: false, leads });
+                    self.in_flight = self.in_flight - bytes;
                 }
             }
         }
         self.reports.sort_by_key(|report| report.sent_us);
+    }
+
+    /// What the last report told that was not known before, in sending order.
+    pub fn reports(&self) -> &[PacketReport] {
         &self.reports
     }
 
@@ -218,7 +242,7 @@ mod tests {
         let mut seen = Vec::new();
         for n in 0..70_000u64 {
             let seq = sent.next_seq();
-            sent.on_sent(n * 1000, ByteCount(1000), (n % 7 == 0).then_some(n));
+            sent.on_sent(n * 1000, ByteCount(1000), (n % 7 == 0).then_some(n), false);
             if n % 10 != 3 {
                 log.on_arrival(start, seq, n * 1000 + 30_000, if n == 20 { 3 } else { 2 }, true);
             }
@@ -227,7 +251,8 @@ mod tests {
                 assert!(report.arrivals.len() <= 48);
                 // Every third report is lost; the next one repeats it.
                 if n / 16 % 3 != 0 {
-                    seen.extend_from_slice(sent.on_feedback(&report));
+                    sent.on_feedback(&report);
+                    seen.extend_from_slice(sent.reports());
                 }
             }
         }

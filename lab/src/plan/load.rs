@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aquila_emu::synth::Model;
+use aquila_proto::cc::CongestionConfig;
 use toml::Table;
 
 use super::{ActionKind, ActionPlan, LinkPlan, PathPlan, Plan, Time, TrafficKind, TrafficPlan, Variant};
@@ -137,6 +138,10 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
         require(distinct, Some(contender.span()), || {
             format!("contenders need different names without dots: '{name}'")
         })?;
+        if let (Err(unknown), Some(at)) = (contender.get_ref().congestion(), &contender.get_ref().controller) {
+            let known = CongestionConfig::NAMES.join(", ");
+            require(false, Some(at.span()), || format!("'{unknown}' is no controller; there are {known}"))?;
+        }
         let mtu = contender.get_ref().mtu;
         require((1200..=9000).contains(&mtu), Some(contender.span()), || format!("mtu {mtu}: from 1200 to 9000"))?;
     }

@@ -21,7 +21,7 @@ pub use programs::{ProgramPlan, RunPlan};
 pub use sweep::{SweepPlan, Variant};
 pub use traffic::{
     ActionKind, ActionPlan, ChangePlan, ContenderKind, ContenderPlan, OutagePlan, PathChange, Reconnect, TrafficKind,
-    TrafficPlan,
+    TrafficPlan, VideoTraffic,
 };
 pub use units::{Rate, Share, Size, Time};
 

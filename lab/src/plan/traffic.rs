@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aquila_proto::ByteCount;
+use aquila_proto::cc::CongestionConfig;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -23,6 +24,8 @@ pub struct ContenderPlan {
     /// Bytes of UDP payload in its packets, for those that send datagrams of their own.
     #[serde(default = "mtu")]
     pub mtu: u16,
+    /// Of this product: the congestion controller, `fpv2` if nothing is said.
+    pub controller: Option<Spanned<String>>,
 }
 
 /// What carries the traffic.
@@ -110,6 +113,22 @@ pub struct VideoTraffic {
     /// Bytes of one RTP packet.
     #[serde(default = "packet")]
     pub packet: Size,
+    /// The encoder makes no less than this.
+    pub least: Option<Rate>,
+    /// Its rate before it hears of another; `rate` if nothing is said.
+    pub start: Option<Rate>,
+    /// Standard deviation of the logarithm of the frames' sizes.
+    #[serde(default)]
+    pub variation: f64,
+    /// Share of a change of the rate that the next frame follows.
+    #[serde(default = "all")]
+    pub response: f64,
+    /// Size of a recovery point over that of other frames.
+    #[serde(default = "all")]
+    pub recovery: f64,
+    /// The encoder asks before each frame whether to make it.
+    #[serde(default)]
+    pub asks: bool,
 }
 
 /// Datagrams.
@@ -236,6 +255,15 @@ impl ActionPlan {
 }
 
 impl ContenderPlan {
+    /// Its congestion controller.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn congestion(&self) -> Result<CongestionConfig, &str> {
+        let Some(name) = &self.controller else { return Ok(CongestionConfig::default()) };
+        CongestionConfig::by_name(name.get_ref()).ok_or(name.get_ref())
+    }
+
     /// Its name in metrics.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.kind.name())
@@ -295,6 +323,10 @@ fn mtu() -> u16 {
 
 fn thirty() -> u32 {
     30
+}
+
+fn all() -> f64 {
+    1.0
 }
 
 fn packet() -> Size {

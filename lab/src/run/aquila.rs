@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
 use aquila_proto::{Bitrate, Event, Output as SessionOutput, Side};
 use bytes::BytesMut;
 
-use super::contender::{Contender, Content, Outgoing, Output, Wire};
+use super::contender::{Contender, Content, Outgoing, Output, Wanted, Wire};
 use crate::ends::{End, EndConfig, Stored};
 use crate::frames;
 use crate::pair::IP_UDP;
-use crate::plan::{ContenderPlan, Reconnect, TrafficKind, TrafficPlan};
+use crate::plan::{ContenderPlan, Reconnect, TrafficKind, TrafficPlan, VideoTraffic};
 
 const GROUND: &str = "203.0.113.1:9400";
 
@@ -22,8 +23,8 @@ const GROUND: &str = "203.0.113.1:9400";
 pub struct Aquila {
     ends: [End; 2],
     reconnect: Reconnect,
-    mtu: u16,
-    seed: u64,
+    /// Of the aircraft.
+    config: EndConfig,
     start: Instant,
     /// The aircraft's address, which changes.
     address: u32,
@@ -33,7 +34,10 @@ pub struct Aquila {
     sent: [BTreeMap<Key, (usize, u32)>; 2],
     counts: [[u32; 2]; 2],
     rtp_seq: u16,
+    /// The last rate that was said, and whether a recovery point is wanted.
     target: Option<Bitrate>,
+    recovery: bool,
+    asks: bool,
     output: VecDeque<Output>,
 }
 
@@ -52,15 +56,17 @@ impl Aquila {
     pub fn new(plan: &ContenderPlan, traffic: &[&TrafficPlan], seed: u64, start: Instant) -> Result<Self, String> {
         let is_video = |traffic: &&&TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(_)));
         let cameras = traffic.iter().filter(is_video).count();
+        let congestion = plan.congestion().map_err(|name| format!("'{name}' is no controller"))?;
+        let config =
+            EndConfig { side: Side::Air, mtu: plan.mtu, cameras, seed, encoder: encoder_range(traffic), congestion };
         let end = |side| {
-            let config = EndConfig { side, mtu: plan.mtu, cameras, seed };
+            let config = EndConfig { side, ..config };
             End::new(config, 1, Stored::default(), start, Duration::ZERO).map_err(|error| error.to_string())
         };
         Ok(Self {
             ends: [end(Side::Air)?, end(Side::Ground)?],
             reconnect: plan.reconnect,
-            mtu: plan.mtu,
-            seed,
+            config,
             start,
             address: 1,
             cameras: Vec::new(),
@@ -68,6 +74,8 @@ impl Aquila {
             counts: [[0; 2]; 2],
             rtp_seq: 0,
             target: None,
+            recovery: false,
+            asks: traffic.iter().any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(video)) if video.asks)),
             output: VecDeque::new(),
         })
     }
@@ -112,7 +120,7 @@ impl Aquila {
         *count - 1
     }
 
-    fn send_video(&mut self, now: Instant, message: &Outgoing, bytes: usize, packet: usize) {
+    fn send_video(&mut self, now: Instant, message: &Outgoing, bytes: usize, packet: usize, recovery: bool) {
         let known = self.cameras.iter().position(|flow| *flow == message.flow);
         let camera = known.unwrap_or_else(|| {
             self.cameras.push(message.flow);
@@ -123,7 +131,7 @@ impl Aquila {
         while left > 0 {
             let len = left.min(packet).max(frames::RTP_MIN);
             left = left.saturating_sub(len);
-            let rtp = frames::rtp(self.rtp_seq, message.number, len, left == 0);
+            let rtp = frames::h264(self.rtp_seq, message.number, len, left == 0, recovery);
             self.rtp_seq = self.rtp_seq.wrapping_add(1);
             self.ends[message.node].session.send_video(now, camera, &rtp);
             self.drain(now, message.node);
@@ -184,6 +192,7 @@ impl Aquila {
                 self.drain(now, 0);
             }
             Event::TargetRate(rate) if node == 0 => self.target = Some(rate),
+            Event::RecoveryPointWanted { .. } if node == 0 => self.recovery = true,
             _ => {}
         }
     }
@@ -207,7 +216,9 @@ impl Contender for Aquila {
                 let count = self.count(node, 1) as u16;
                 (Key::Parameter(count), frames::param_value(side, count))
             }
-            Content::Frame { bytes, packet } => return self.send_video(now, &message, bytes, packet),
+            Content::Frame { bytes, packet, recovery } => {
+                return self.send_video(now, &message, bytes, packet, recovery);
+            }
         };
         self.remember(node, key, &message);
         self.ends[node].session.send_mavlink(now, &frame);
@@ -261,8 +272,7 @@ impl Contender for Aquila {
         let air = &mut self.ends[0];
         let mut stored = air.take_stored();
         stored.resumption = stored.resumption.filter(|_| self.reconnect == Reconnect::Resume);
-        let config = EndConfig { side: Side::Air, mtu: self.mtu, cameras: self.cameras.len(), seed: self.seed };
-        match End::new(config, air.life + 1, stored, now, now - self.start) {
+        match End::new(self.config, air.life + 1, stored, now, now - self.start) {
             Ok(end) => self.ends[0] = end,
             Err(error) => self.note(0, error.to_string()),
         }
@@ -273,8 +283,24 @@ impl Contender for Aquila {
         // It is told of the link and the address, or finds out by itself.
     }
 
-    fn video_target(&self) -> Option<Bitrate> {
-        self.target
+    fn next_frame(&mut self, now: Instant, node: usize) -> Wanted {
+        let asked = if self.asks { self.ends[node].session.next_frame(now) } else { self.target };
+        match asked {
+            Some(rate) => Wanted { rate, skip: false, recovery: std::mem::take(&mut self.recovery) },
+            None => Wanted { skip: self.asks, ..Wanted::default() },
+        }
+    }
+}
+
+/// What all cameras together make.
+fn encoder_range(traffic: &[&TrafficPlan]) -> EncoderRange {
+    let videos = || traffic.iter().filter_map(|traffic| traffic.video);
+    let least = |video: &VideoTraffic| video.least.map(|least| least.bitrate());
+    match videos().map(|video| video.rate.bitrate()).reduce(std::ops::Add::add) {
+        Some(most) => {
+            EncoderRange { least: videos().filter_map(|video| least(&video)).min().unwrap_or_default(), most }
+        }
+        None => EncoderRange::default(),
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Content {
         bytes: usize,
         /// Bytes of a packet.
         packet: usize,
+        /// A decoder can begin with it.
+        recovery: bool,
     },
 }
 
@@ -111,6 +113,24 @@ pub enum Output {
     },
 }
 
+/// What a contender wants of an encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The rate.
+    pub rate: Bitrate,
+    /// It had better leave the frame out.
+    pub skip: bool,
+    /// It should be a recovery point.
+    pub recovery: bool,
+}
+
+impl Default for Wanted {
+    /// Whatever the encoder likes.
+    fn default() -> Self {
+        Self { rate: Bitrate(u64::MAX), skip: false, recovery: false }
+    }
+}
+
 /// Both ends of a way to carry messages, in virtual time.
 pub trait Contender {
     /// The run begins.
@@ -133,8 +153,8 @@ pub trait Contender {
     fn before_reconnect(&mut self, _: Instant) {}
     /// The outage is over, and the plan wants it to reconnect, in its own way.
     fn reconnect(&mut self, now: Instant);
-    /// What the encoder should make, if it says so.
-    fn video_target(&self) -> Option<Bitrate> {
-        None
+    /// A frame of video is due from a node: what the encoder should make of it, if the contender has a say.
+    fn next_frame(&mut self, _now: Instant, _node: usize) -> Wanted {
+        Wanted::default()
     }
 }

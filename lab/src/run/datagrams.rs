@@ -31,7 +31,7 @@ impl Contender for Datagrams {
         let (mut left, packet) = match content {
             Content::Command => (COMMAND_BYTES, COMMAND_BYTES),
             Content::Parameter => (PARAMETER_BYTES, PARAMETER_BYTES),
-            Content::Frame { bytes, packet } => (bytes, packet),
+            Content::Frame { bytes, packet, .. } => (bytes, packet),
         };
         let of = left.div_ceil(packet) as u32;
         while left > 0 {

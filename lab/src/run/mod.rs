@@ -1,6 +1,7 @@
 //! A plan in virtual time: contenders without a clock of their own, over the emulator, as fast as the processor goes.
 
 mod aquila;
+pub mod camera;
 mod contender;
 mod datagrams;
 pub mod tcp;

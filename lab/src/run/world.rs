@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Ecn, Packet, Payload};
-use aquila_proto::Bitrate;
 
 use capture::Capture;
 
-use super::contender::{Contender, Content, Outgoing, Output, Wire};
+use super::camera::{Encoded, FrameEncoder, SizeModel};
+use super::contender::{Contender, Content, Outgoing, Output, Wanted, Wire};
 use super::{RunError, direction_from};
 use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
 use crate::fnv::Fnv;
 use crate::pair::IP_UDP;
-use crate::plan::{Mode, Plan, TrafficKind};
+use crate::plan::{Mode, Plan, TrafficKind, VideoTraffic};
 use crate::record::{Event, Flow, LinkSample, LinkSeries, Run};
 use crate::timeline::{Entry, Step, timeline};
 
@@ -34,7 +34,6 @@ impl Payload for InTransit {
 }
 
 /// An application that sends.
-#[derive(Debug)]
 struct Source {
     flow: usize,
     node: usize,
@@ -46,6 +45,8 @@ struct Source {
     count: u64,
     began: Instant,
     until: Instant,
+    /// Of video.
+    encoder: Option<Box<dyn FrameEncoder>>,
 }
 
 /// Everything around a contender.
@@ -118,12 +119,23 @@ impl<'a> World<'a> {
                 if from != "both" && *from != self.plan.nodes[node] {
                     continue;
                 }
-                self.flows.push(Flow { name: traffic.name().to_owned(), direction: node, messages: Vec::new() });
+                self.flows.push(Flow {
+                    name: traffic.name().to_owned(),
+                    direction: node,
+                    messages: Vec::new(),
+                    skipped: Vec::new(),
+                });
                 let next = self.start + traffic.at.get() + kind.phase(self.seed, self.flows.len());
                 let until = traffic.until.map_or(self.end, |until| self.start + until.get()).min(self.end);
                 let flow = self.flows.len() - 1;
                 let link = traffic.link.as_ref().and_then(|link| self.plan.link_number(link.get_ref())).unwrap_or(0);
-                self.sources.push(Source { flow, node, kind, link, next, count: 0, began: next, until });
+                let encoder = match kind {
+                    TrafficKind::Video(video) => {
+                        Some(Box::new(SizeModel::new(video, self.seed + flow as u64)) as Box<dyn FrameEncoder>)
+                    }
+                    _ => None,
+                };
+                self.sources.push(Source { flow, node, kind, link, next, count: 0, began: next, until, encoder });
             }
         }
     }
@@ -327,11 +339,7 @@ impl<'a> World<'a> {
                 nth(every.every.get(), count + 1)
             }
             TrafficKind::Video(video) => {
-                let target = contender.video_target().filter(|_| video.follow).unwrap_or(Bitrate(u64::MAX));
-                let rate = video.rate.bitrate().min(target);
-                let frame = Duration::from_nanos(1_000_000_000 / u64::from(video.frames_per_second));
-                let bytes = rate.bytes_in(frame).as_usize().max(crate::frames::RTP_MIN);
-                self.send(contender, flow, node, Content::Frame { bytes, packet: video.packet.bytes() }, bytes);
+                self.emit_frame(contender, index, video);
                 // Frames do not drift: the n-th of them is due at n / rate.
                 began
                     + Duration::from_nanos(
@@ -350,8 +358,29 @@ impl<'a> World<'a> {
         self.sources[index].next = next;
     }
 
+    fn emit_frame(&mut self, contender: &mut dyn Contender, index: usize, video: VideoTraffic) {
+        let Source { flow, node, count, .. } = self.sources[index];
+        let wanted = if video.follow { contender.next_frame(self.now, node) } else { Wanted::default() };
+        self.drain(contender);
+        let encoder = self.sources[index].encoder.as_mut().filter(|_| !(video.asks && wanted.skip));
+        let encoded = encoder.and_then(|encoder| encoder.encode(count, wanted.rate, wanted.recovery));
+        let Some(Encoded { bytes, recovery }) = encoded else {
+            self.flows[flow].skipped.push(self.now - self.start);
+            return;
+        };
+        let propagation = self.channels[0].look(direction_from(node)).delay();
+        let number = self.flows[flow].on_sent(self.now - self.start, bytes);
+        let message = &mut self.flows[flow].messages[number as usize];
+        (message.recovery, message.propagation) = (recovery, propagation);
+        let content = Content::Frame { bytes, packet: video.packet.bytes(), recovery };
+        contender.send(self.now, Outgoing { flow, number, node, content });
+        self.drain(contender);
+    }
+
     fn send(&mut self, contender: &mut dyn Contender, flow: usize, node: usize, content: Content, bytes: usize) {
         let number = self.flows[flow].on_sent(self.now - self.start, bytes);
+        let propagation = self.channels[0].look(direction_from(node)).delay();
+        self.flows[flow].messages[number as usize].propagation = propagation;
         contender.send(self.now, Outgoing { flow, number, node, content });
         self.drain(contender);
     }

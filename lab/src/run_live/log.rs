@@ -59,7 +59,7 @@ impl Log {
     /// A new flow; gives its number.
     pub fn add_flow(&self, name: &str, direction: usize) -> usize {
         let mut inner = self.lock();
-        inner.flows.push(Flow { name: name.to_owned(), direction, messages: Vec::new() });
+        inner.flows.push(Flow { name: name.to_owned(), direction, messages: Vec::new(), skipped: Vec::new() });
         inner.flows.len() - 1
     }
 

@@ -3,12 +3,17 @@
 //! Pure: reports and time in, numbers out. No QUIC here; the reports are of our own feedback, which has the arrival time
 //! of every datagram.
 
-mod delay;
+mod encoder;
+pub mod fpv2;
+mod minimum;
+mod radio;
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-pub use delay::{DelayConfig, DelayController};
+pub use encoder::EncoderRange;
+pub use fpv2::{Fpv2, Fpv2Config};
+pub use radio::Radio;
 
 use crate::{Bitrate, ByteCount};
 
@@ -24,25 +29,70 @@ pub struct PacketReport {
     pub arrived_us: Option<u64>,
     /// It was marked "congestion experienced" (RFC 3168).
     pub ce: bool,
+    /// It was the first of a video frame: what it met in the queue was not of that frame.
+    pub leads: bool,
+}
+
+/// A datagram that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SentPacket {
+    /// Sender's clock, microseconds.
+    pub sent_us: u64,
+    /// Bytes of UDP payload.
+    pub bytes: ByteCount,
+    /// The other side tells of it within 10 ms.
+    pub urgent: bool,
+}
+
+/// What the sender has on its hands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Bytes that have left and of which nothing is known.
+    pub in_flight: ByteCount,
+    /// Bytes of video that wait for the gate.
+    pub queued: ByteCount,
+}
+
+/// What is known of the fate of what was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Reports<'a> {
+    /// Sender's clock now, microseconds.
+    pub now_us: u64,
+    /// Datagrams whose fate has become known, in the order in which they were sent.
+    pub packets: &'a [PacketReport],
+    /// What the sender has on its hands, these no longer counted.
+    pub load: Load,
 }
 
 /// A congestion controller of one bearer.
+///
+/// [`Controller::poll`] is called after each input and before each question; the questions do not change anything.
 pub trait Controller: Debug + Send {
     /// Name in configuration and logs.
     fn name(&self) -> &'static str;
 
-    /// Datagrams whose fate has become known, in the order in which they were sent.
-    fn on_reports(&mut self, now: Instant, reports: &[PacketReport]);
+    /// A datagram leaves.
+    fn on_sent(&mut self, _now: Instant, _packet: SentPacket) {}
 
-    /// A sample of the round-trip time.
-    fn on_rtt(&mut self, now: Instant, rtt: Duration);
+    /// Feedback has come.
+    fn on_reports(&mut self, now: Instant, reports: Reports<'_>);
 
-    /// Smallest (receive clock - send clock) of late in the other direction, in microseconds. Its sum with the same
-    /// difference in ours is a round trip.
-    fn on_reverse_base(&mut self, base_us: i64);
+    /// A sample of the round-trip time, from heartbeats.
+    fn on_rtt(&mut self, _now: Instant, _rtt: Duration) {}
+
+    /// Something is known of the radio or of the flight.
+    fn on_radio(&mut self, _now: Instant, _radio: &Radio) {}
 
     /// The path changed: what was learned of delays no longer holds.
     fn on_path_change(&mut self, now: Instant);
+
+    /// Time passes.
+    fn poll(&mut self, _now: Instant, _load: Load) {}
+
+    /// When the window opens without any feedback, if it may.
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
 
     /// Bytes that may be in flight before video and bulk have to wait.
     fn window(&self, now: Instant) -> ByteCount;
@@ -53,9 +103,48 @@ pub trait Controller: Debug + Send {
     /// Rate that video should have ([AQUILA eq. 7], before the encoder's own limits).
     fn target_rate(&self) -> Bitrate;
 
+    /// Whether a frame that is due now should be encoded. If not, leaving it out costs the viewer one picture; sending it
+    /// would cost delay, and dropping it once it is encoded breaks those that refer to it.
+    fn may_encode(&self, _now: Instant, _load: Load) -> bool {
+        true
+    }
+
     /// What the link is believed to carry.
     fn capacity(&self) -> Bitrate;
 
     /// Delay in the network's queue.
     fn queue_delay(&self) -> Duration;
+}
+
+/// A controller of a session's choice, by its name in configuration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CongestionConfig {
+    /// SCReAM-FPV2, see [`fpv2`].
+    Fpv2(Fpv2Config),
+}
+
+impl Default for CongestionConfig {
+    fn default() -> Self {
+        Self::Fpv2(Fpv2Config::default())
+    }
+}
+
+impl CongestionConfig {
+    /// Names of all controllers.
+    pub const NAMES: [&'static str; 1] = ["fpv2"];
+
+    /// The controller of that name, with its default parameters.
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "fpv2" => Some(Self::Fpv2(Fpv2Config::default())),
+            _ => None,
+        }
+    }
+
+    /// The controller, which knows nothing yet.
+    pub fn build(&self, range: EncoderRange) -> Box<dyn Controller> {
+        match self {
+            Self::Fpv2(config) => Box::new(Fpv2::new(*config, range)),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cc::DelayConfig;
+use crate::cc::{CongestionConfig, EncoderRange};
 use crate::mavlink::treatment::Policy;
 use crate::quic::QuicConfig;
 use crate::sched::outbox::OutboxLimits;
@@ -62,7 +62,9 @@ pub struct SessionConfig {
     /// How received fragments are put together.
     pub reassembly: ReassemblerConfig,
     /// Congestion control.
-    pub congestion: DelayConfig,
+    pub congestion: CongestionConfig,
+    /// Rates that the encoders make, all together.
+    pub encoder: EncoderRange,
 }
 
 impl SessionConfig {
@@ -85,7 +87,8 @@ impl SessionConfig {
             policy: Policy::default(),
             video: vec![SendQueueConfig::default()],
             reassembly: ReassemblerConfig::default(),
-            congestion: DelayConfig::default(),
+            congestion: CongestionConfig::default(),
+            encoder: EncoderRange::default(),
         }
     }
 }

@@ -21,7 +21,7 @@ pub use config::{SessionConfig, Side};
 pub use event::{Event, LinkState, Output};
 pub use stats::{ClassStats, Counters, Stats};
 
-use crate::cc::{Controller, DelayController};
+use crate::cc::{Controller, Radio};
 use crate::feedback::{ArrivalLog, SentLog};
 use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
@@ -106,7 +106,7 @@ impl Session {
         let replay = config.replay.as_deref().map(ReplayGuard::restore).transpose();
         Ok(Self {
             bearer,
-            controller: Box::new(DelayController::new(config.congestion)),
+            controller: config.congestion.build(config.encoder),
             outbox: Outbox::new(config.control),
             telemetry: TelemetryQueue::new(config.telemetry),
             transactions: Batches::default(),
@@ -361,12 +361,29 @@ impl Session {
             datagrams_lost,
             controller: self.controller.name(),
             capacity: self.controller.capacity(),
-            target_rate: self.controller.target_rate(),
+            target_rate: self.target_rate(),
             window: self.controller.window(now).0,
-            in_flight: self.bearer.in_flight(),
+            in_flight: self.sent.in_flight().0,
             queue_delay: self.controller.queue_delay(),
             counters: self.counters.clone(),
         }
+    }
+
+    /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out.
+    pub fn next_frame(&mut self, now: Instant) -> Option<Bitrate> {
+        let load = self.load();
+        self.controller.poll(now, load);
+        (self.is_up() && self.controller.may_encode(now, load)).then(|| self.target_rate())
+    }
+
+    /// Tells what is known of the radio and of the flight.
+    pub fn set_radio(&mut self, now: Instant, radio: &Radio) {
+        self.controller.on_radio(now, radio);
+    }
+
+    /// Puts another congestion controller in place, one that the configuration does not know.
+    pub fn set_controller(&mut self, controller: Box<dyn Controller>) {
+        self.controller = controller;
     }
 
     fn telemetry_drops(&self) -> TelemetryDrops {
@@ -489,7 +506,9 @@ impl Session {
     }
 
     fn update_target(&mut self, now: Instant) {
-        let target = self.controller.target_rate();
+        let load = self.load();
+        self.controller.poll(now, load);
+        let target = self.target_rate();
         let changed = match self.last_target {
             None => true,
             Some((at, last)) => {
@@ -501,6 +520,11 @@ impl Session {
             self.last_target = Some((now, target));
             self.events.push_back(Event::TargetRate(target));
         }
+    }
+
+    /// R_enc of [AQUILA eq. 7].
+    fn target_rate(&self) -> Bitrate {
+        self.config.encoder.clamp(self.controller.target_rate())
     }
 
     fn count_delivered(&mut self, class: Class, bytes: usize) {

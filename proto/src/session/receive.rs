@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::{Event, LATE, Session, Side};
 use crate::Class;
+use crate::cc::Reports;
 use crate::mavlink::Frame;
 use crate::quic::{ConnectionId, UnknownPeer};
 use crate::replay::Verdict;
@@ -329,11 +330,10 @@ impl Session {
     fn on_feedback(&mut self, now: Instant, body: &[u8]) {
         match Feedback::parse(body) {
             Some(feedback) => {
-                if let Some(base_us) = self.delay.base() {
-                    self.controller.on_reverse_base(base_us);
-                }
-                let reports = self.sent.on_feedback(&feedback);
-                self.controller.on_reports(now, reports);
+                let now_us = self.clock_us(now);
+                self.sent.on_feedback(&feedback);
+                let load = self.load();
+                self.controller.on_reports(now, Reports { now_us, packets: self.sent.reports(), load });
                 for fate in self.sent.take_fates() {
                     self.transactions.on_fate(fate.batch, fate.datagram, fate.received);
                 }

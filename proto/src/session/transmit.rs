@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 
 use super::{LinkState, PROTOCOL_REVISION, Session, Side};
+use crate::cc::{Load, SentPacket};
 use crate::quic::ConnectionId;
 use crate::sched::outbox::Outgoing;
 use crate::signing::Place;
@@ -63,6 +64,25 @@ pub(super) struct Outbound {
     pub resuming: Option<(ConnectionId, u64)>,
     /// The peer's flow control holds bulk back; only something from the peer can change that.
     pub bulk_blocked: bool,
+}
+
+/// What is to be known of a datagram that leaves.
+#[derive(Debug, Clone, Copy)]
+struct Beside {
+    /// Bytes of other frames that leave in the same packet.
+    bytes: usize,
+    /// The batch of transactions that it carries.
+    batch: Option<u64>,
+    /// It is the first of a video frame.
+    leads: bool,
+    /// It is reported at once, not with the other side's next heartbeat.
+    urgent: bool,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self { bytes: 0, batch: None, leads: false, urgent: true }
+    }
 }
 
 impl Outbound {
@@ -259,9 +279,10 @@ impl Session {
     }
 
     fn feed_feedback(&mut self, now: Instant) -> bool {
-        if self.arrivals.next_due().is_none_or(|due| due > now) {
-            return false;
-        }
+        self.arrivals.next_due().is_some_and(|due| due <= now) && self.send_feedback(now)
+    }
+
+    fn send_feedback(&mut self, now: Instant) -> bool {
         if self.inbound.connection != self.outbound.connection {
             // Sequence numbers of another connection mean nothing on this one.
             self.arrivals.reset();
@@ -277,7 +298,14 @@ impl Session {
     }
 
     fn feed_heartbeat(&mut self, now: Instant) -> bool {
-        self.outbound.heartbeat_due.is_some_and(|due| due <= now) && self.send_heartbeat(now)
+        if self.outbound.heartbeat_due.is_none_or(|due| due > now) {
+            return false;
+        }
+        // In the same packet: what is not worth one of its own.
+        if self.arrivals.has_news() {
+            self.send_feedback(now);
+        }
+        self.send_heartbeat(now)
     }
 
     fn send_heartbeat(&mut self, now: Instant) -> bool {
@@ -334,7 +362,7 @@ impl Session {
         self.pace(now, body.len() + PACKET_OVERHEAD);
         let mut datagram = self.start_datagram(now, flow::MESSAGE, body.len());
         datagram.extend_from_slice(&body);
-        self.finish_datagram(now, datagram, 0, kept)
+        self.finish_datagram(now, datagram, Beside { batch: kept, ..Beside::default() })
     }
 
     /// Frames of telemetry that fit a datagram with a message's header.
@@ -356,13 +384,12 @@ impl Session {
             let index = (self.outbound.next_video + turn) % self.video_out.len();
             let mut datagram = self.start_datagram(now, flow::VIDEO + index as u64, max);
             let header_len = datagram.len();
-            if self.video_out[index].pop_fragment(now, max, &mut datagram).is_none() {
-                continue;
-            }
+            let Some(fragment) = self.video_out[index].pop_fragment(now, max, &mut datagram) else { continue };
             self.outbound.next_video = index + 1;
             self.count_sent(Class::Video, datagram.len() - header_len);
             self.pace(now, datagram.len() + PACKET_OVERHEAD);
-            return self.finish_datagram(now, datagram, 0, None);
+            let leads = fragment.header.index == 0;
+            return self.finish_datagram(now, datagram, Beside { leads, ..Beside::default() });
         }
         false
     }
@@ -387,18 +414,17 @@ impl Session {
         self.pace(now, taken + BULK_FRAMES + DatagramHeader::MAX_LEN + PACKET_OVERHEAD);
         // A mark in the same packet, so that feedback tells the controller when the packet arrived.
         let mark = self.start_datagram(now, flow::BULK, 0);
-        self.finish_datagram(now, mark, taken + BULK_FRAMES, None)
+        self.finish_datagram(now, mark, Beside { bytes: taken + BULK_FRAMES, ..Beside::default() })
     }
 
     /// When the gate opens for the next packet if no acknowledgement comes; `None` if only one can open it.
     fn gate_opens(&self, now: Instant) -> Option<Instant> {
         let window = self.controller.window(now).0;
         let packet = u64::from(self.config.quic.mtu);
-        // The timeout of a draining window is not known here: look again soon.
-        if window == 0 {
-            return Some(now + Duration::from_millis(5));
+        if self.sent.in_flight().0 + packet <= window {
+            return Some(self.outbound.paced_until.unwrap_or(now));
         }
-        (self.bearer.in_flight() + packet <= window).then(|| self.outbound.paced_until.unwrap_or(now))
+        self.controller.next_deadline()
     }
 
     /// When the gate has to be tried again for what waits.
@@ -419,6 +445,12 @@ impl Session {
         telemetry.into_iter().chain(rest).min()
     }
 
+    /// What waits and what is under way.
+    pub(super) fn load(&self) -> Load {
+        let queued = self.video_out.iter().map(|queue| queue.queued_bytes().0).sum();
+        Load { in_flight: self.sent.in_flight(), queued: ByteCount(queued) }
+    }
+
     fn pace(&mut self, now: Instant, bytes: usize) {
         let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
         let from = self.outbound.paced_until.map_or(now, |until| until.max(earliest));
@@ -426,7 +458,7 @@ impl Session {
         self.outbound.paced_until = Some(from + time.min(Duration::from_secs(1)));
     }
 
-    fn is_up(&self) -> bool {
+    pub(super) fn is_up(&self) -> bool {
         self.silence.state() == LinkState::Up
     }
 
@@ -467,20 +499,22 @@ impl Session {
         datagram
     }
 
-    /// Hands a datagram over. `beside`: bytes of other frames that leave in the same packet; `batch`: the one of transactions that it carries.
-    fn finish_datagram(&mut self, now: Instant, datagram: BytesMut, beside: usize, batch: Option<u64>) -> bool {
-        let bytes = ByteCount::from(datagram.len() + PACKET_OVERHEAD + beside);
+    /// Hands a datagram over.
+    fn finish_datagram(&mut self, now: Instant, datagram: BytesMut, beside: Beside) -> bool {
+        let bytes = ByteCount::from(datagram.len() + PACKET_OVERHEAD + beside.bytes);
         if !self.bearer.send_datagram(datagram.freeze()) {
             return false;
         }
-        self.sent.on_sent(self.clock_us(now), bytes, batch);
+        let sent_us = self.clock_us(now);
+        self.controller.on_sent(now, SentPacket { sent_us, bytes, urgent: beside.urgent });
+        self.sent.on_sent(sent_us, bytes, beside.batch, beside.leads);
         true
     }
 
     fn send_datagram(&mut self, now: Instant, flow: u64, body: &[u8]) -> bool {
         let mut datagram = self.start_datagram(now, flow, body.len());
         datagram.extend_from_slice(body);
-        self.finish_datagram(now, datagram, 0, None)
+        self.finish_datagram(now, datagram, Beside { urgent: flow != flow::HEARTBEAT, ..Beside::default() })
     }
 
     fn count_sent(&mut self, class: Class, bytes: usize) {

@@ -1,0 +1,121 @@
+//! The delay of the path without its queue, and whether a delay that stays is a queue or a longer path.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::cc::minimum::Minimum;
+
+/// The base is the minimum of this long.
+const MEMORY: Duration = Duration::from_secs(10);
+/// The floor is the smallest delay over the base in this time.
+const FLOOR_SPAN: Duration = Duration::from_millis(300);
+/// Delays are taken from packets of at least this many bytes: a small one serialises faster, which would look like an
+/// empty queue. If there was no large one for [`LARGE_MEMORY`], small ones will do.
+const LARGE: u64 = 500;
+const LARGE_MEMORY: Duration = Duration::from_secs(1);
+/// A floor above this is looked into.
+const SUSPICIOUS: Duration = Duration::from_millis(22);
+/// A path that became longer by more than this is not believed, unless the radio has told of another cell.
+const MAX_RISE: Duration = Duration::from_millis(150);
+/// The queue is not the reason if so much of it should have drained, and less than this has.
+const SHOULD_HAVE: f64 = 0.5;
+const HAS: f64 = 0.3;
+
+/// One-way delays, by two clocks that need not agree.
+#[derive(Debug)]
+pub(super) struct Base {
+    minimum: Minimum<i64>,
+    last_large: Option<Instant>,
+    /// (when, queue delay in µs), increasing in both: the front is the floor.
+    recent: VecDeque<(Instant, i64)>,
+    test: Option<Test>,
+}
+
+/// The floor is high: is it a queue?
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    began: Instant,
+    floor_us: i64,
+    /// Bytes that had been sent when it began.
+    sent: u64,
+}
+
+impl Base {
+    pub fn new() -> Self {
+        Self { minimum: Minimum::new(MEMORY), last_large: None, recent: VecDeque::new(), test: None }
+    }
+
+    /// Takes in the delay of a packet by both clocks; gives what it waited in queues, if that can be told from it.
+    pub fn on_delay(&mut self, now: Instant, delay_us: i64, bytes: u64) -> Option<i64> {
+        if bytes >= LARGE {
+            self.last_large = Some(now);
+        } else if self.last_large.is_some_and(|at| now.saturating_duration_since(at) < LARGE_MEMORY) {
+            return None;
+        }
+        self.minimum.update(now, delay_us);
+        let queue_us = delay_us - self.value()?;
+        while self.recent.back().is_some_and(|(_, other)| *other >= queue_us) {
+            self.recent.pop_back();
+        }
+        self.recent.push_back((now, queue_us));
+        self.forget(now);
+        Some(queue_us)
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while self.recent.len() > 1
+            && self.recent.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > FLOOR_SPAN)
+        {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Smallest (receive clock - send clock), µs.
+    pub fn value(&self) -> Option<i64> {
+        self.minimum.value()
+    }
+
+    /// Smallest delay over the base of late, µs.
+    pub fn floor_us(&self) -> i64 {
+        self.recent.front().map_or(0, |(_, queue_us)| (*queue_us).max(0))
+    }
+
+    /// Looks into a floor that stays high. `sent`: bytes sent so far; `capacity`: bytes a second; `rtt`: without queues;
+    /// `told`: the radio said that the path is another. Gives by how much the path became longer, if it did; the base
+    /// already includes it.
+    pub fn test(&mut self, now: Instant, sent: u64, capacity: f64, rtt: Duration, told: bool) -> Option<Duration> {
+        let floor_us = self.floor_us();
+        if floor_us < SUSPICIOUS.as_micros() as i64 {
+            self.test = None;
+            return None;
+        }
+        let test = *self.test.get_or_insert(Test { began: now, floor_us, sent });
+        let elapsed = now.saturating_duration_since(test.began);
+        let wait = if told { FLOOR_SPAN } else { FLOOR_SPAN + 2 * rtt };
+        if elapsed < wait {
+            return None;
+        }
+        let should_have = elapsed.as_secs_f64() * capacity - sent.saturating_sub(test.sent) as f64;
+        let queue = test.floor_us as f64 / 1e6 * capacity;
+        if (floor_us as f64) < (1.0 - HAS) * test.floor_us as f64 {
+            // It drains: a queue. What is left is looked into anew.
+            self.test = Some(Test { began: now, floor_us, sent });
+            return None;
+        }
+        if should_have < SHOULD_HAVE * queue {
+            return None;
+        }
+        let rise = Duration::from_micros(floor_us as u64);
+        let rise = if told { rise } else { rise.min(MAX_RISE) };
+        let base = self.value()? + rise.as_micros() as i64;
+        self.minimum.reset_to(now, base);
+        self.recent.clear();
+        self.test = None;
+        Some(rise)
+    }
+
+    /// Another path: nothing is known.
+    pub fn reset(&mut self) {
+        *self = Self::new();
+    }
+}

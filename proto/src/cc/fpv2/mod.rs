@@ -1,0 +1,330 @@
+//! SCReAM-FPV2, the default: the capacity is measured, the queue follows from what was sent, and a frame that would have
+//! to wait is not encoded.
+//!
+//! AQUILA's equations 4 to 6 steer a window by the round-trip time, against a target that includes the smallest round trip
+//! of late; a queue that is allowed to stand becomes part of that minimum, and the target grows with it
+//! (`docs/deviations.md`). Here nothing is allowed to stand. The rate follows from the capacity ([`capacity`]), less what
+//! works off the queue within [`Fpv2Config::horizon`]; the queue is what is in flight beyond what the path holds; the path's
+//! own delay is told from a queue by whether it drains ([`base`]).
+
+mod base;
+mod capacity;
+mod drain;
+mod reaction;
+mod stall;
+
+use std::time::{Duration, Instant};
+
+use super::minimum::Minimum;
+use super::{Controller, EncoderRange, Load, Radio, Reports, SentPacket};
+use crate::{Bitrate, ByteCount};
+use base::Base;
+use capacity::{Arrival, BusyPairs, Verdict};
+use drain::Drain;
+use reaction::Reaction;
+use stall::Stall;
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fpv2Config {
+    /// Capacity assumed before anything is known.
+    pub initial: Bitrate,
+    /// η: share of the capacity that is used ([AQUILA eq. 7] γ) while it is steady.
+    pub utilisation: f64,
+    /// How much of η an unsteady capacity costs: η (1 - caution × its mean relative deviation).
+    pub caution: f64,
+    /// τ: a queue is worked off within this time.
+    pub horizon: Duration,
+    /// Packets leave at the larger of this multiple of the rate...
+    pub pacing_of_rate: f64,
+    /// ...and this one of the capacity, so that a frame measures the link.
+    pub pacing_of_capacity: f64,
+    /// Time beyond the round trip that the window covers: a frame leaves whole.
+    pub slack: Duration,
+    /// Kept free for commands ([AQUILA eq. 7] R_safe).
+    pub reserve: Bitrate,
+    /// A queue longer than this makes frames be left out before they are encoded.
+    pub skip_above: Duration,
+}
+
+impl Default for Fpv2Config {
+    fn default() -> Self {
+        Self {
+            initial: Bitrate::kbps(700),
+            utilisation: 0.92,
+            caution: 0.5,
+            horizon: Duration::from_millis(60),
+            pacing_of_rate: 2.5,
+            pacing_of_capacity: 2.0,
+            slack: Duration::from_millis(35),
+            reserve: Bitrate::kbps(15),
+            skip_above: Duration::from_millis(60),
+        }
+    }
+}
+
+/// Bytes of a full packet, headers included.
+const MSS: u64 = 1240;
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+const MAX_RTT: Duration = Duration::from_secs(10);
+/// The capacity is updated this often, a frame at 30 Hz.
+const UPDATE: Duration = Duration::from_millis(33);
+/// Time over the round trip that feedback takes.
+const FEEDBACK_SLACK: Duration = Duration::from_millis(4);
+/// Feedback's own delay is the smallest of this long.
+const FEEDBACK_SPAN: Duration = Duration::from_millis(300);
+/// How fast a measured capacity is believed, when it is less and when it is more.
+const DOWN: f64 = 0.7;
+const UP: f64 = 0.3;
+/// Growth per update while nothing waits, to at most twice what arrives and this more.
+const GROWTH: f64 = 1.06;
+const FIRST_GROWTH: f64 = 1.12;
+const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
+/// Weight of the newest capacity in its slow mean, and of its deviation from that.
+const SLOW: f64 = 0.03;
+/// Standing queue that a frame may meet.
+const STANDING: Duration = Duration::from_millis(3);
+/// Bounds of the capacity.
+const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
+const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
+/// A frame, for what may wait before the next is encoded.
+const FRAME: Duration = Duration::from_micros(33_333);
+
+/// The controller.
+#[derive(Debug)]
+pub struct Fpv2 {
+    config: Fpv2Config,
+    range: EncoderRange,
+    capacity: Bitrate,
+    /// The link has been the limit.
+    found: bool,
+    slow_capacity: f64,
+    deviation: f64,
+    pairs: BusyPairs,
+    base: Base,
+    /// (sender's clock when it was heard - receiver's clock when it arrived) of the newest packet of each report, µs.
+    feedback_us: Minimum<i64>,
+    rtt: Option<Duration>,
+    /// Queue that the newest packet met, and the newest first packet of a frame, µs.
+    queue_us: i64,
+    led_us: i64,
+    sent_bytes: u64,
+    load: Load,
+    stall: Stall,
+    drain: Drain,
+    reaction: Reaction,
+    radio: Radio,
+    /// The radio told of another cell at this time.
+    new_cell: Option<Instant>,
+    last_update: Option<Instant>,
+}
+
+impl Fpv2 {
+    /// A controller that knows nothing yet.
+    pub fn new(config: Fpv2Config, range: EncoderRange) -> Self {
+        Self {
+            capacity: config.initial,
+            slow_capacity: config.initial.0 as f64,
+            config,
+            range,
+            found: false,
+            deviation: 0.0,
+            pairs: BusyPairs::default(),
+            base: Base::new(),
+            feedback_us: Minimum::new(FEEDBACK_SPAN),
+            rtt: None,
+            queue_us: 0,
+            led_us: 0,
+            sent_bytes: 0,
+            load: Load::default(),
+            stall: Stall::default(),
+            drain: Drain::new(),
+            reaction: Reaction::default(),
+            radio: Radio::default(),
+            new_cell: None,
+            last_update: None,
+        }
+    }
+
+    /// The round trip without our queue: the base of the way there and what feedback takes of late. The offset of the
+    /// clocks cancels.
+    fn pipe(&self) -> Duration {
+        let sum = self.base.value().zip(self.feedback_us.value()).map(|(there, back)| there + back);
+        let plausible =
+            sum.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros).filter(|rtt| *rtt < MAX_RTT);
+        plausible.or(self.rtt).unwrap_or(INITIAL_RTT)
+    }
+
+    /// Bytes that wait in the network: what is in flight beyond what the path holds.
+    fn network_queue(&self, load: Load) -> u64 {
+        load.in_flight.saturating_sub(self.capacity.bytes_in(self.pipe() + FEEDBACK_SLACK)).0
+    }
+
+    fn update_capacity(&mut self, now: Instant) {
+        let Some(verdict) = self.pairs.verdict() else { return };
+        match verdict {
+            Verdict::Limited(sample) => {
+                let gain = match (self.found, sample < self.capacity) {
+                    (false, _) => 1.0,
+                    (true, true) => DOWN,
+                    (true, false) => UP,
+                };
+                let capacity = self.capacity.0 as f64;
+                self.capacity = Bitrate((capacity + (sample.0 as f64 - capacity) * gain) as u64);
+                if !self.found {
+                    self.slow_capacity = self.capacity.0 as f64;
+                }
+                self.found = true;
+                let capacity = sample.0 as f64;
+                self.deviation += ((capacity - self.slow_capacity).abs() / self.slow_capacity - self.deviation) * SLOW;
+                self.slow_capacity += (capacity - self.slow_capacity) * SLOW;
+            }
+            Verdict::Free(received) => {
+                let ceiling = received * 2.0 + GROWTH_ROOM;
+                if self.capacity < ceiling {
+                    let growth = if self.found { GROWTH } else { FIRST_GROWTH };
+                    self.capacity = (self.capacity * growth).min(ceiling);
+                }
+            }
+        }
+        let queue = Duration::from_micros(self.queue_us.max(0) as u64);
+        self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue);
+        self.capacity = self.capacity.clamp(MIN_CAPACITY, MAX_CAPACITY);
+    }
+
+    fn test_base(&mut self, now: Instant) {
+        let floor = Duration::from_micros(self.base.floor_us() as u64);
+        self.drain.on_floor(now, floor);
+        let told = self.new_cell.is_some_and(|at| now.saturating_duration_since(at) < Duration::from_secs(3));
+        let capacity = self.capacity.0 as f64 / 8.0;
+        if self.base.test(now, self.sent_bytes, capacity, self.pipe(), told).is_some() {
+            self.drain.on_base(now);
+            self.pairs.clear();
+            (self.queue_us, self.led_us) = (0, 0);
+        }
+    }
+
+    /// From 0 to 1: how likely it is that the link will fail soon.
+    fn caution(&self) -> f64 {
+        // Handovers are several times as frequent above the roofs (docs/congestion.md).
+        let height: f64 = if self.radio.altitude_m.is_some_and(|metres| metres > 30.0) { 0.5 } else { 0.0 };
+        let weak: f64 = if self.radio.sinr_db.is_some_and(|db| db < 3.0) { 0.5 } else { 0.0 };
+        height.max(weak)
+    }
+}
+
+impl Controller for Fpv2 {
+    fn name(&self) -> &'static str {
+        "fpv2"
+    }
+
+    fn on_sent(&mut self, now: Instant, packet: SentPacket) {
+        self.sent_bytes += packet.bytes.0;
+        if packet.urgent {
+            self.stall.on_sent(now);
+        }
+        self.load.in_flight += packet.bytes;
+    }
+
+    fn on_reports(&mut self, now: Instant, reports: Reports<'_>) {
+        self.load = reports.load;
+        let mut newest = None;
+        for packet in reports.packets {
+            self.reaction.on_packet(packet.arrived_us.is_some(), packet.ce);
+            let Some(arrived_us) = packet.arrived_us else { continue };
+            newest = newest.max(Some(arrived_us));
+            let delay_us = arrived_us as i64 - packet.sent_us as i64;
+            if let Some(queue_us) = self.base.on_delay(now, delay_us, packet.bytes.0) {
+                self.queue_us = queue_us;
+                if packet.leads {
+                    self.led_us = queue_us;
+                }
+            }
+            if let Some(base) = self.base.value() {
+                let arrival = Arrival { sent_us: packet.sent_us, arrived_us, bytes: packet.bytes.0 };
+                self.pairs.on_arrival(arrival, base);
+            }
+        }
+        let Some(newest) = newest else { return };
+        self.feedback_us.update(now, reports.now_us as i64 - newest as i64);
+        if self.stall.on_word() {
+            self.pairs.clear();
+        }
+        if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= UPDATE) {
+            self.last_update = Some(now);
+            self.update_capacity(now);
+            self.test_base(now);
+        }
+    }
+
+    fn on_rtt(&mut self, _: Instant, rtt: Duration) {
+        self.rtt = Some(self.rtt.map_or(rtt, |smallest| smallest.min(rtt)));
+    }
+
+    fn on_radio(&mut self, now: Instant, radio: &Radio) {
+        let updated = self.radio.updated(radio);
+        if self.radio.cell.is_some() && updated.cell != self.radio.cell {
+            self.new_cell = Some(now);
+        }
+        self.radio = updated;
+    }
+
+    fn on_path_change(&mut self, _: Instant) {
+        self.base.reset();
+        self.pairs.clear();
+        self.feedback_us = Minimum::new(FEEDBACK_SPAN);
+        self.rtt = None;
+        self.found = false;
+        self.stall = Stall::default();
+        (self.queue_us, self.led_us) = (0, 0);
+    }
+
+    fn poll(&mut self, now: Instant, load: Load) {
+        self.load = load;
+        self.stall.poll(now, self.pipe(), self.caution());
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.drain.ends()
+    }
+
+    fn window(&self, now: Instant) -> ByteCount {
+        if self.stall.is_stalled() || self.drain.is_draining(now) {
+            return ByteCount::ZERO;
+        }
+        let window = self.capacity.bytes_in(self.pipe() + self.config.slack) + ByteCount(MSS);
+        window.max(ByteCount(5 * MSS))
+    }
+
+    fn pacing_rate(&self, _: Instant) -> Bitrate {
+        (self.target_rate() * self.config.pacing_of_rate).max(self.capacity * self.config.pacing_of_capacity)
+    }
+
+    fn target_rate(&self) -> Bitrate {
+        let Fpv2Config { utilisation, caution, horizon, reserve, .. } = self.config;
+        let horizon = horizon.as_secs_f64();
+        let capacity = self.capacity.0 as f64;
+        let steady = utilisation * (1.0 - caution * self.deviation.min(1.0)) * self.reaction.share();
+        let queued = 8.0 * (self.network_queue(self.load) + self.load.queued.0) as f64 / horizon;
+        let standing = (self.led_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
+        let rate = capacity * (steady - 0.5 * standing / horizon) - queued;
+        Bitrate(rate.max(0.0) as u64) - reserve
+    }
+
+    fn may_encode(&self, now: Instant, load: Load) -> bool {
+        let half_frame = self.range.clamp(self.target_rate()).bytes_in(FRAME / 2) + ByteCount(MSS);
+        let in_network = self.capacity.time_for(ByteCount(self.network_queue(load)));
+        !self.stall.is_stalled()
+            && !self.drain.is_draining(now)
+            && load.queued <= half_frame
+            && in_network <= self.config.skip_above
+    }
+
+    fn capacity(&self) -> Bitrate {
+        self.capacity
+    }
+
+    fn queue_delay(&self) -> Duration {
+        Duration::from_micros(self.queue_us.max(0) as u64)
+    }
+}
