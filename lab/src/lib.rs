@@ -14,6 +14,7 @@ pub mod live;
 pub mod metrics;
 pub mod pair;
 pub mod plan;
+pub mod quality;
 pub mod record;
 pub mod report;
 pub mod run;

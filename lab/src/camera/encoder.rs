@@ -27,12 +27,14 @@ pub struct EncoderConfig {
     /// Pictures from one recovery point (IDR) to the next; 0 for none but the first and those that are requested. Viewers that join late
     /// see nothing until the next one.
     pub idr_period: u32,
+    /// Pictures may be left out to keep the rate.
+    pub may_skip: bool,
 }
 
 impl Default for EncoderConfig {
-    /// 1 Mbit/s, 30 pictures a second, a recovery point every two seconds.
+    /// 1 Mbit/s, 30 pictures a second, a recovery point every two seconds, none left out.
     fn default() -> Self {
-        Self { bitrate: Bitrate(1_000_000), frame_rate: 30.0, idr_period: 60 }
+        Self { bitrate: Bitrate(1_000_000), frame_rate: 30.0, idr_period: 60, may_skip: false }
     }
 }
 
@@ -77,7 +79,7 @@ impl Encoder {
             .max_frame_rate(FrameRate::from_hz(config.frame_rate))
             .usage_type(UsageType::CameraVideoRealTime)
             .rate_control_mode(RateControlMode::Bitrate)
-            .skip_frames(false)
+            .skip_frames(config.may_skip)
             .profile(Profile::Baseline)
             .level(Level::Level_4_1)
             .complexity(Complexity::Low)

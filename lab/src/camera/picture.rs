@@ -46,7 +46,7 @@ impl Yuv {
     }
 
     /// The three planes, to be written.
-    pub(super) fn planes_mut(&mut self) -> (&mut [u8], &mut [u8], &mut [u8]) {
+    pub(crate) fn planes_mut(&mut self) -> (&mut [u8], &mut [u8], &mut [u8]) {
         (&mut self.y, &mut self.u, &mut self.v)
     }
 }
