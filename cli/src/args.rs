@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aquila_lab::plan::Time;
+use aquila_lab::quality::codec::Engine;
+use aquila_lab::quality::content::Content;
 use aquila_net::encoder::EncoderSpec;
 use aquila_net::mavlink::{EndpointSpec, KINDS};
 use aquila_net::video::VideoSpec;
@@ -146,6 +148,9 @@ pub enum LabCommand {
     Run(LabRunArgs),
     /// Run a plan in real time: this program and the kernel's sockets in network namespaces
     Live(LabLiveArgs),
+    /// Run a plan in virtual time with real pictures: what would the pilot have seen?
+    #[command(after_long_help = VIDEO_HELP)]
+    Video(LabVideoArgs),
     /// Look at traces of links, convert, make up and draw them
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
@@ -217,6 +222,46 @@ pub struct LabRunArgs {
     /// With the report, capture each contender's first repeat: a pcapng file for each node, drops with their reasons
     #[arg(long, requires = "out")]
     pub pcap: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LabVideoArgs {
+    /// A plan with a camera: the name of a shipped one, or a file
+    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
+    pub plan: String,
+    /// Who encodes: openh264, x264 or x265
+    #[arg(long, value_name = "ENCODER", default_value = "openh264")]
+    pub codec: Engine,
+    /// What is filmed: flight, or a video file
+    #[arg(long, value_name = "flight|FILE", default_value = "flight")]
+    pub content: Content,
+    /// Size at which it is encoded
+    #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "1280x720", value_parser = size)]
+    pub size: (usize, usize),
+    /// Measure VMAF too, with an ffmpeg that has libvmaf
+    #[arg(long)]
+    pub vmaf: bool,
+    /// That ffmpeg, if it is neither in PATH nor that of the Python package imageio-ffmpeg
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ffmpeg: Option<PathBuf>,
+    /// VMAF of every so manieth picture
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub vmaf_every: u32,
+    /// Seed of the first repeat, in place of the plan's
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// How often each contender runs, each time with the next seed
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Run only these contenders; can be given several times
+    #[arg(long = "only", value_name = "CONTENDER")]
+    pub contenders: Vec<String>,
+    /// Print one line of JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Write into this directory: quality.json, each picture's fate, and the streams that could be decoded
+    #[arg(short, long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -479,11 +524,26 @@ Examples:
   aquila lab show figure5 > mine.toml     a plan to change
   aquila lab run mine.toml --json         for scripts
   aquila lab live figure5                 the same in real time, beside the kernel's TCP
+  aquila lab video quality-s4 --vmaf      what the pilot sees, with a real encoder
   aquila lab trace synth flight.csv       a made-up trace of a cellular link in the air
   aquila lab score flight.csv report/links.csv   how well a run repeats it
   aquila lab check                        all shipped plans
 
 Exit code: 0 if all checks hold, 1 if one falls short, 2 if the plan cannot be used or the run does not count.";
+
+const VIDEO_HELP: &str = "\
+A real encoder films a synthetic flight (or a file) frame by frame over each contender's link in virtual time; what arrived
+is decoded and compared with what was filmed: by index, as if time did not matter, and live@D, where only what arrived in
+time counts. Quality is also given over that of the codec oracle: the same encoder, told the link's true capacity, without
+any link in between. docs/quality.md is the manual, and says what to install for x264, x265, clips and VMAF.
+
+Examples:
+  aquila lab video quality-s4
+  aquila lab video quality-s2 --codec x264 --vmaf
+  aquila lab video quality-s4 --codec x264 --vmaf --size 640x360
+  aquila lab video mine.toml --content road.mp4 -o pictures
+
+Exit code: 0 if it is done, 1 if a file cannot be written, 2 if the plan or the encoder cannot be used.";
 
 const TRACE_HELP: &str = "\
 Two formats: mahimahi's, one line for each opportunity to deliver 1500 bytes, and CSV with a header such as
@@ -601,6 +661,15 @@ MAVLink endpoints (default udpout:127.0.0.1:14550):
 
 fn endpoint_table() -> String {
     KINDS.iter().map(|kind| format!("  {}\n      {}\n      e.g. {}\n", kind.syntax, kind.help, kind.example)).collect()
+}
+
+/// Two even numbers, such as `640x360`.
+fn size(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let is_usable = |number: usize| (64..=4096).contains(&number) && number.is_multiple_of(2);
+    numbers
+        .filter(|(width, height)| is_usable(*width) && is_usable(*height))
+        .ok_or_else(|| "a size is two even numbers from 64 to 4096, such as 640x360".to_owned())
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 6] = [
+const SHIPPED: [(&str, &str); 9] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
     ("mule", include_str!("../scenarios/mule.toml")),
     ("bearers", include_str!("../scenarios/bearers.toml")),
+    ("quality-s2", include_str!("../scenarios/quality-s2.toml")),
+    ("quality-s3", include_str!("../scenarios/quality-s3.toml")),
+    ("quality-s4", include_str!("../scenarios/quality-s4.toml")),
     ("handovers", include_str!("../scenarios/handovers.toml")),
 ];
 

@@ -3,6 +3,7 @@
 mod live;
 mod score;
 mod trace;
+mod video;
 mod view;
 
 use std::io::{self, IsTerminal, Write};
@@ -22,6 +23,7 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
     match command {
         LabCommand::Run(args) => run_plan(&args, out),
         LabCommand::Live(args) => run_live(&args, out),
+        LabCommand::Video(args) => video::run(&args, &opened(&args.plan)?, out),
         LabCommand::Trace(args) => trace::run(args.command, out),
         LabCommand::Score(args) => score::run(&args, out),
         LabCommand::Check => check_all(out),

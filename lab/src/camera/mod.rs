@@ -18,5 +18,6 @@ pub use decoder::{DecodeError, Decoder};
 pub use encoder::{EncodeError, EncodedFrame, Encoder, EncoderConfig};
 pub use number::read_frame_number;
 pub use picture::{Yuv, psnr_luma_db};
+pub(crate) use rtp::nal_units;
 pub use rtp::{AccessUnit, Depacketizer, Packetizer, PacketizerConfig};
 pub use scene::Scene;

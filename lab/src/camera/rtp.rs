@@ -98,7 +98,7 @@ impl Packetizer {
 }
 
 /// NAL units between the start codes of Annex B (three bytes 0, 0, 1; zeros before them belong to no unit). Empty ones are left out.
-fn nal_units(annex_b: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn nal_units(annex_b: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut starts = start_codes(annex_b).peekable();
     std::iter::from_fn(move || {
         let start = starts.next()? + 3;

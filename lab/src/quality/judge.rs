@@ -27,6 +27,17 @@ pub struct Quality {
     pub vmaf: Option<f64>,
 }
 
+impl Quality {
+    /// Each figure as a share of another's.
+    pub fn over(&self, other: &Self) -> Self {
+        Self {
+            psnr_db: self.psnr_db / other.psnr_db,
+            ssim: self.ssim / other.ssim,
+            vmaf: self.vmaf.zip(other.vmaf).map(|(a, b)| a / b),
+        }
+    }
+}
+
 /// Why quality was not measured.
 #[derive(Debug, Error)]
 pub enum JudgeError {

@@ -1,7 +1,8 @@
 //! Pictures as they are seen: content, encoders called picture by picture, what of it a pilot sees, and how good that is.
 //!
-//! docs/quality.md says what is measured and how. Nothing here knows how the pictures travelled: whoever knows says when each arrived.
+//! docs/quality.md says what is measured and how. Only `bench` knows of runs; the rest is told when each picture arrived.
 
+pub mod bench;
 pub mod codec;
 pub mod content;
 pub mod judge;

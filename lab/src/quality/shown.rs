@@ -17,6 +17,8 @@ pub struct Fate {
     pub encoded: Option<Encoded>,
     /// When all of it had arrived, from the start of the run; `None`: never.
     pub arrived: Option<Duration>,
+    /// Propagation delay when it was filmed.
+    pub propagation: Duration,
 }
 
 /// An encoded picture.
@@ -44,6 +46,8 @@ pub enum View {
     ByIndex,
     /// Those that could be decoded within this time of being filmed.
     Live(Duration),
+    /// Those that could be decoded within this time and the propagation delay.
+    Over(Duration),
 }
 
 /// How pictures came.
@@ -98,6 +102,7 @@ pub fn shown(fates: &[Fate], times: &[Option<Duration>], view: View) -> Vec<Opti
         let counts = time.is_some_and(|time| match view {
             View::ByIndex => true,
             View::Live(deadline) => time - fate.filmed <= deadline,
+            View::Over(deadline) => time - fate.filmed <= fate.propagation + deadline,
         });
         if counts {
             newest = Some(number);
@@ -173,7 +178,7 @@ mod tests {
         let fate = |(number, (kind, after)): (usize, &(char, u64))| {
             let filmed = STEP * number as u32;
             let encoded = (*kind != '-').then_some(Encoded { is_recovery: matches!(kind, 'i' | 'I') });
-            Fate { filmed, encoded, arrived: kind.is_lowercase().then_some(filmed + ms(*after)) }
+            Fate { filmed, encoded, arrived: kind.is_lowercase().then_some(filmed + ms(*after)), propagation: ms(20) }
         };
         script.iter().enumerate().map(fate).collect()
     }
@@ -190,6 +195,13 @@ mod tests {
         assert_eq!(by_index, [Some(0), Some(1), Some(2), Some(3)]);
         // Picture 2 came 1 ms too late, and picture 3 could be decoded only after it, 201 ms after it was filmed.
         assert_eq!(live, [Some(0), Some(1), Some(1), Some(3)]);
+    }
+
+    #[test]
+    fn propagation_is_added_where_that_is_asked() {
+        let fates = fates(&[('i', 50), ('p', 120), ('p', 121)]);
+        let over = shown(&fates, &decodable(&fates).unwrap(), View::Over(ms(100)));
+        assert_eq!(over, [Some(0), Some(1), Some(1)]);
     }
 
     #[test]

@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn a_pattern_and_its_opposite_by_hand() {
-        let stripes = |x: usize, _: usize| if x % 2 == 0 { 90 } else { 110 };
-        let opposite = |x: usize, _: usize| if x % 2 == 0 { 110 } else { 90 };
+        let stripes = |x: usize, _: usize| if x.is_multiple_of(2) { 90 } else { 110 };
+        let opposite = |x: usize, _: usize| if x.is_multiple_of(2) { 110 } else { 90 };
         // Means 100, variances 64 * 10² / 63 each, covariance the negative of that.
         let variance = 6_400.0 / 63.0;
         close(
@@ -106,7 +106,7 @@ mod tests {
             (58.5225 - 2.0 * variance) / (58.5225 + 2.0 * variance),
         );
         // Half the contrast: variance a quarter, covariance half.
-        let pale = |x: usize, _: usize| if x % 2 == 0 { 95 } else { 105 };
+        let pale = |x: usize, _: usize| if x.is_multiple_of(2) { 95 } else { 105 };
         close(ssim_luma(&picture(stripes), &picture(pale)), (variance + 58.5225) / (1.25 * variance + 58.5225));
     }
 

@@ -14,6 +14,7 @@ use aquila_emu::Direction;
 use crate::channels::ChannelError;
 use crate::plan::{ContenderKind, ContenderPlan, Plan};
 use crate::record::Run;
+use camera::FrameEncoder;
 use contender::Contender;
 use world::World;
 
@@ -58,9 +59,34 @@ pub fn is_possible(contender: &ContenderPlan) -> Result<(), &'static str> {
 /// # Errors
 /// [`RunError`], before anything is simulated, but for traces that change meanwhile.
 pub fn run(plan: &Plan, contender: &ContenderPlan, seed: u64) -> Result<Run, RunError> {
+    run_with(plan, contender, seed, None)
+}
+
+/// The same with another camera at the first node, in place of its first one.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_filmed<'a>(
+    plan: &'a Plan,
+    contender: &ContenderPlan,
+    seed: u64,
+    camera: Box<dyn FrameEncoder + 'a>,
+) -> Result<Run, RunError> {
+    run_with(plan, contender, seed, Some(camera))
+}
+
+fn run_with<'a>(
+    plan: &'a Plan,
+    contender: &ContenderPlan,
+    seed: u64,
+    camera: Option<Box<dyn FrameEncoder + 'a>>,
+) -> Result<Run, RunError> {
     let start = origin();
     let wrong = |message: String| RunError::Contender { name: contender.name().to_owned(), message };
-    let world = World::new(plan, seed, start)?;
+    let mut world = World::new(plan, seed, start)?;
+    if let Some(camera) = camera {
+        world.film_with(camera);
+    }
     let made: Box<dyn Contender> = match contender.kind {
         ContenderKind::Aquila => Box::new(aquila::Aquila::new(contender, &plan.traffic(), seed, start).map_err(wrong)?),
         ContenderKind::Udp => Box::new(datagrams::Datagrams::default()),

@@ -34,7 +34,7 @@ impl Payload for InTransit {
 }
 
 /// An application that sends.
-struct Source {
+struct Source<'a> {
     flow: usize,
     node: usize,
     kind: TrafficKind,
@@ -46,7 +46,7 @@ struct Source {
     began: Instant,
     until: Instant,
     /// Of video.
-    encoder: Option<Box<dyn FrameEncoder>>,
+    encoder: Option<Box<dyn FrameEncoder + 'a>>,
 }
 
 /// Everything around a contender.
@@ -58,7 +58,7 @@ pub struct World<'a> {
     now: Instant,
     channels: Vec<Channel<InTransit>>,
     flows: Vec<Flow>,
-    sources: Vec<Source>,
+    sources: Vec<Source<'a>>,
     timeline: VecDeque<Entry>,
     generation: u32,
     series: Vec<LinkSeries>,
@@ -137,6 +137,13 @@ impl<'a> World<'a> {
                 };
                 self.sources.push(Source { flow, node, kind, link, next, count: 0, began: next, until, encoder });
             }
+        }
+    }
+
+    /// Puts another encoder behind the first camera of the first node.
+    pub fn film_with(&mut self, encoder: Box<dyn FrameEncoder + 'a>) {
+        if let Some(camera) = self.sources.iter_mut().find(|source| source.node == 0 && source.encoder.is_some()) {
+            camera.encoder = Some(encoder);
         }
     }
 

@@ -143,7 +143,9 @@ impl Store {
 
 /// A file that is gone when it is closed, however the program ends.
 fn nameless_file(folder: &Path) -> io::Result<File> {
-    let path = folder.join(format!("aquila-pictures-{}", std::process::id()));
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!("aquila-pictures-{}-{number}", std::process::id()));
     let mut options = File::options();
     let file = options.read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;

@@ -80,7 +80,7 @@ fn plant(ground: &mut [Cell], seed: u32) {
     for plot_z in 0..SIZE as u32 / PLOT {
         for plot_x in 0..SIZE as u32 / PLOT {
             let luck = hash(plot_x, plot_z, seed ^ 0x3333);
-            let is_wood = hash(plot_x / 9, plot_z / 9, seed ^ 0x4444) % 3 == 0;
+            let is_wood = hash(plot_x / 9, plot_z / 9, seed ^ 0x4444).is_multiple_of(3);
             if luck % 16 >= if is_wood { 8 } else { 1 } {
                 continue;
             }

@@ -127,7 +127,7 @@ impl Canvas {
             for (column, pixel) in row.iter_mut().enumerate() {
                 let sum: u32 =
                     turns.iter().zip(&starts).map(|(turn, start)| self.sample(turn.at(*start, column))).sum();
-                *pixel = (sum / EXPOSURES as u32 >> 8).clamp(16, 235) as u8;
+                *pixel = ((sum / EXPOSURES as u32) >> 8).clamp(16, 235) as u8;
             }
         }
         let half = width / 2;
@@ -149,7 +149,7 @@ impl Canvas {
         let at = self.index(column, row);
         let [a, b, c, d] = [at, at + 1, at + self.columns, at + self.columns + 1].map(|at| u32::from(self.luma[at]));
         let (above, below) = (a * (256 - fx) + b * fx, c * (256 - fx) + d * fx);
-        above * (256 - fy) + below * fy >> 8
+        (above * (256 - fy) + below * fy) >> 8
     }
 
     /// Index of a pixel that has neighbours to the right and below.

@@ -1,0 +1,198 @@
+//! `aquila lab video`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use aquila_lab::plan::{Plan, Variant};
+use aquila_lab::quality::Vmaf;
+use aquila_lab::quality::bench::{self, Filmed, Options, Outcome, Session, VIEWS};
+use aquila_lab::quality::content::Content;
+use aquila_lab::quality::judge::Quality;
+
+use crate::Failure;
+use crate::args::LabVideoArgs;
+
+/// Headings of the ways of seeing, in their order.
+const HEADINGS: [&str; 3] = ["by index", "live@300 ms", "live@one way + 100 ms"];
+
+/// Films a plan; tables or JSON go to `out`.
+pub fn run(args: &LabVideoArgs, variants: &[(Variant, Plan)], out: &mut Vec<u8>) -> Result<(), Failure> {
+    let config = |error: anyhow::Error| Failure::Config(error);
+    args.codec.is_available().map_err(|missing| config(missing.into()))?;
+    let known = |name: &&String| !variants[0].1.contenders.iter().any(|known| known.get_ref().name() == name.as_str());
+    if let Some(name) = args.contenders.iter().find(known) {
+        return Err(config(anyhow!("--only {name}: the plan has no such contender")));
+    }
+    let options = Options {
+        engine: args.codec,
+        content: args.content.clone(),
+        filmed: Content::SIZE,
+        size: args.size,
+        vmaf: vmaf(args),
+        seed: args.seed,
+        repeats: args.repeats,
+        only: args.contenders.clone(),
+    };
+    if let Some(directory) = &args.out {
+        std::fs::create_dir_all(directory)
+            .with_context(|| directory.display().to_string())
+            .map_err(Failure::Runtime)?;
+    }
+    let progress = Display::new();
+    let mut kept = Ok(());
+    let mut keep = |filmed: &Filmed<'_>| {
+        if let (Some(directory), Ok(())) = (&args.out, &kept) {
+            kept = keep(directory, args, filmed).with_context(|| directory.display().to_string());
+        }
+    };
+    let tell = |what: &str, done: u32, of: u32| progress.show(what, done, of);
+    let sessions = bench::film(variants, &options, &std::env::temp_dir(), &tell, &mut keep);
+    progress.clear();
+    let sessions = sessions.map_err(|error| config(error.into()))?;
+    kept.map_err(Failure::Runtime)?;
+    if let Some(directory) = &args.out {
+        let write = || -> io::Result<()> {
+            serde_json::to_writer_pretty(File::create(directory.join("quality.json"))?, &sessions)?;
+            Ok(())
+        };
+        write().with_context(|| directory.display().to_string()).map_err(Failure::Runtime)?;
+    }
+    let written = match args.json {
+        true => serde_json::to_writer(&mut *out, &sessions).map_err(io::Error::from).and_then(|()| writeln!(out)),
+        false => sessions.iter().try_for_each(|session| describe(&variants[0].1.title, args, session, out)),
+    };
+    written.map_err(|error| Failure::Runtime(error.into()))
+}
+
+/// If it is wanted and there; what is missing is said.
+fn vmaf(args: &LabVideoArgs) -> Option<Vmaf> {
+    if !args.vmaf {
+        return None;
+    }
+    match Vmaf::find(args.ffmpeg.as_deref(), args.vmaf_every) {
+        Ok(vmaf) => Some(vmaf),
+        Err(missing) => {
+            eprintln!("VMAF: skipped: {missing}");
+            None
+        }
+    }
+}
+
+fn describe(title: &str, args: &LabVideoArgs, session: &Session, out: &mut Vec<u8>) -> io::Result<()> {
+    let of = if session.variant.is_empty() { String::new() } else { format!(", {}", session.variant) };
+    let (width, height) = args.size;
+    writeln!(out, "{title}{of}: {} at {width}x{height}, seed {}\n", args.codec.name(), session.seed)?;
+    writeln!(
+        out,
+        "{:<18} {:<22} {:>6} {:>9} {:>8} {:>9} {:>8} {:>9}",
+        "contender", "seen", "VMAF", "of oracle", "SSIM", "of oracle", "PSNR", "of oracle"
+    )?;
+    let best = &session.oracle;
+    quality_line("codec oracle", &format!("{:.3} Mbit/s", best.rate_mbps), &best.quality, None, out)?;
+    for outcome in &session.contenders {
+        for ((view, _), heading) in VIEWS.iter().zip(HEADINGS) {
+            let name = if heading == HEADINGS[0] { outcome.contender.as_str() } else { "" };
+            quality_line(name, heading, &outcome.quality[view], Some(&outcome.of_oracle[view]), out)?;
+        }
+    }
+    writeln!(
+        out,
+        "\n{:<18} {:>9} {:>8} {:>8} {:>22} {:>8} {:>7}",
+        "contender", "delivered", "left out", "frozen", "latency p50/95/99 ms", "Mbit/s", "of link"
+    )?;
+    session.contenders.iter().try_for_each(|outcome| delivery_line(outcome, out))?;
+    writeln!(out)
+}
+
+fn quality_line(
+    name: &str,
+    seen: &str,
+    quality: &Quality,
+    share: Option<&Quality>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let percent = |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.1} %", share * 100.0));
+    writeln!(
+        out,
+        "{name:<18} {seen:<22} {:>6} {:>9} {:>8.4} {:>9} {:>8.2} {:>9}",
+        quality.vmaf.map_or("-".to_owned(), |vmaf| format!("{vmaf:.1}")),
+        percent(share.and_then(|share| share.vmaf)),
+        quality.ssim,
+        percent(share.map(|share| share.ssim)),
+        quality.psnr_db,
+        percent(share.map(|share| share.psnr_db)),
+    )
+}
+
+fn delivery_line(outcome: &Outcome, out: &mut Vec<u8>) -> io::Result<()> {
+    let ms = |latency: Option<f64>| latency.map_or("-".to_owned(), |ms| format!("{ms:.0}"));
+    writeln!(
+        out,
+        "{:<18} {:>7.2} % {:>6.2} % {:>6.1} s {:>22} {:>8.3} {:>7}",
+        outcome.contender,
+        outcome.delivered * 100.0,
+        outcome.left_out * 100.0,
+        outcome.frozen_s,
+        outcome.latency_ms.map(ms).join(" / "),
+        outcome.rate_mbps,
+        outcome.used.map_or("-".to_owned(), |used| format!("{:.1} %", used * 100.0)),
+    )
+}
+
+/// A contender's film: every picture's fate, and the stream that could be decoded.
+fn keep(directory: &Path, args: &LabVideoArgs, filmed: &Filmed<'_>) -> anyhow::Result<()> {
+    let of = if filmed.variant.is_empty() { String::new() } else { format!("-{}", file_name(filmed.variant)) };
+    let name = format!("{}{of}-{}", file_name(&filmed.run.contender), filmed.run.seed);
+    let mut csv = BufWriter::new(File::create(directory.join(format!("{name}.csv")))?);
+    writeln!(csv, "picture,filmed_s,bytes,recovery,arrived_s,decodable_s")?;
+    let seconds = |time: Option<Duration>| time.map_or(String::new(), |time| format!("{:.6}", time.as_secs_f64()));
+    for (number, (fate, time)) in filmed.fates.iter().zip(&filmed.times).enumerate() {
+        let unit = filmed.units.get(number).and_then(Option::as_ref);
+        let (bytes, recovery) = unit.map_or((0, false), |unit| (unit.annex_b.len(), unit.is_recovery));
+        let (filmed, arrived, decodable) = (seconds(Some(fate.filmed)), seconds(fate.arrived), seconds(*time));
+        writeln!(csv, "{number},{filmed},{bytes},{},{arrived},{decodable}", u8::from(recovery))?;
+    }
+    csv.flush()?;
+    let extension = if args.codec.name() == "x265" { "h265" } else { "h264" };
+    let mut stream = BufWriter::new(File::create(directory.join(format!("{name}.{extension}")))?);
+    filmed.decodable().iter().try_for_each(|(_, unit)| stream.write_all(&unit.annex_b))?;
+    Ok(stream.flush()?)
+}
+
+fn file_name(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// Says on a terminal what is being done.
+struct Display {
+    is_live: bool,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Display {
+    /// Often enough to be seen moving.
+    const EVERY: Duration = Duration::from_millis(200);
+
+    fn new() -> Self {
+        Self { is_live: io::stderr().is_terminal(), last: Mutex::new(None) }
+    }
+
+    fn show(&self, what: &str, done: u32, of: u32) {
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !self.is_live || last.is_some_and(|last| last.elapsed() < Self::EVERY) {
+            return;
+        }
+        *last = Some(Instant::now());
+        eprint!("\r\x1b[K{what}: {done} of {of}");
+    }
+
+    fn clear(&self) {
+        if self.is_live {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A real encoder in the place of the world's model of one.
+
+use std::cell::RefCell;
+
+use aquila_proto::Bitrate;
+
+use crate::camera::nal_units;
+use crate::plan::VideoTraffic;
+use crate::quality::codec::{Encoder, Order, Unit};
+use crate::quality::content::Store;
+use crate::quality::judge::JudgeError;
+use crate::run::camera::{Encoded, FrameEncoder};
+
+/// What a camera has made.
+#[derive(Debug, Default)]
+pub struct Film {
+    /// By number of the picture; `None`: left out.
+    pub units: Vec<Option<Unit>>,
+    /// Why there is no more.
+    pub fault: Option<JudgeError>,
+}
+
+/// Films what is in a store.
+pub(super) struct Camera<'a> {
+    pub(super) encoder: Encoder,
+    pub(super) store: &'a Store,
+    pub(super) video: VideoTraffic,
+    pub(super) size: (usize, usize),
+    /// Where it puts what it makes.
+    pub(super) film: &'a RefCell<Film>,
+    /// Is told the number of each picture.
+    pub(super) progress: &'a dyn Fn(u32),
+}
+
+impl Camera<'_> {
+    fn shoot(&mut self, number: u32, order: &Order) -> Result<Option<Unit>, JudgeError> {
+        let picture = self.store.picture(number)?;
+        Ok(self.encoder.encode(&picture, order)?)
+    }
+}
+
+impl FrameEncoder for Camera<'_> {
+    fn encode(&mut self, number: u64, rate: Bitrate, recovery: bool) -> Option<Encoded> {
+        let number = number as u32;
+        let mut film = self.film.borrow_mut();
+        if film.fault.is_some() || number >= self.store.count() {
+            return None;
+        }
+        (self.progress)(number);
+        let least = self.video.least.map_or(Bitrate::ZERO, |least| least.bitrate());
+        let target = rate.min(self.video.rate.bitrate()).max(least);
+        let made = self.shoot(number, &Order { target, size: self.size, recovery });
+        let unit = made.unwrap_or_else(|fault| {
+            film.fault = Some(fault);
+            None
+        });
+        // Those that it was not asked for were left out.
+        film.units.resize_with(number as usize, || None);
+        let encoded = unit.as_ref().map(|unit| Encoded {
+            bytes: rtp_bytes(&unit.annex_b, self.video.packet.bytes()),
+            recovery: unit.is_recovery,
+        });
+        film.units.push(unit);
+        encoded
+    }
+}
+
+/// Bytes of an access unit in RTP packets of at most so many bytes (RFC 6184, RFC 7798): a header of 12 for each, and 2 (H.264) or 3 (H.265, taken for
+/// both) for each piece of what does not fit into one.
+fn rtp_bytes(annex_b: &[u8], packet: usize) -> usize {
+    const HEADER: usize = 12;
+    const PIECE: usize = 3;
+    let room = packet.saturating_sub(HEADER).max(PIECE + 1);
+    let of_unit = |nal: &[u8]| match nal.len() {
+        len if len <= room => HEADER + len,
+        len => len + len.div_ceil(room - PIECE) * (HEADER + PIECE),
+    };
+    nal_units(annex_b).map(of_unit).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::camera::{Packetizer, PacketizerConfig};
+
+    #[test]
+    fn sizes_are_those_of_real_packets() {
+        let mut annex_b = vec![0, 0, 0, 1, 0x67, 1, 2, 3, 0, 0, 0, 1, 0x65];
+        annex_b.extend(std::iter::repeat_n(7, 5_000));
+        let packets = Packetizer::new(PacketizerConfig::default()).packetize(&annex_b, 0);
+        let real: usize = packets.iter().map(Vec::len).sum();
+        // One byte more for each piece.
+        assert!((real..real + packets.len() + 2).contains(&rtp_bytes(&annex_b, 1_200)), "{real}");
+    }
+}

@@ -1,0 +1,227 @@
+//! A plan with real pictures: an encoder behind the camera of each contender's run, and what its pilot would have seen.
+
+mod camera;
+mod outcome;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Duration;
+
+use aquila_proto::Bitrate;
+use serde::Serialize;
+use thiserror::Error;
+
+use super::codec::{Encoder, Engine};
+use super::content::{Content, Store, StoreError};
+use super::judge::{JudgeError, Quality, Setting};
+use super::oracle::{Capacity, STEP, oracle};
+use super::shown::FatesError;
+use super::vmaf::Vmaf;
+use crate::plan::{ContenderPlan, Plan, TrafficKind, TrafficPlan, Variant, VideoTraffic};
+use crate::record::{LinkSample, Run};
+use crate::run::{self, RunError};
+use camera::{Camera, Film};
+pub use outcome::{Filmed, Outcome, VIEWS};
+
+/// How to film.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who encodes.
+    pub engine: Engine,
+    /// What is filmed.
+    pub content: Content,
+    /// Width and height at which it is filmed and judged; [`Content::SIZE`] but in tests.
+    pub filmed: (usize, usize),
+    /// Width and height at which it is encoded.
+    pub size: (usize, usize),
+    /// VMAF, if it is wanted.
+    pub vmaf: Option<Vmaf>,
+    /// Seed of the first repeat, in place of the plan's.
+    pub seed: Option<u64>,
+    /// How often each contender runs.
+    pub repeats: u32,
+    /// Names of the contenders that run; all if there are none.
+    pub only: Vec<String>,
+}
+
+/// What came out of one variant of the plan with one seed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Session {
+    /// The swept values; empty if nothing is swept.
+    pub variant: String,
+    /// The seed.
+    pub seed: u64,
+    /// What the encoder makes of the same pictures without a transport.
+    pub oracle: Best,
+    /// What each contender makes of them.
+    pub contenders: Vec<Outcome>,
+}
+
+/// The codec oracle's result.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Best {
+    /// Of the pictures that count.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// What the encoder made of them, before packets.
+    pub rate_mbps: f64,
+}
+
+/// Why a plan could not be filmed.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// It has no camera at its first node.
+    #[error("{0}")]
+    Plan(String),
+    /// It cannot be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// There are no pictures.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Pictures could not be encoded, decoded or judged.
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
+    /// The run says what cannot be.
+    #[error(transparent)]
+    Fates(#[from] FatesError),
+}
+
+/// Is told what is being done, how much of it is done, and of how much.
+pub type Progress<'a> = &'a (dyn Fn(&str, u32, u32) + Sync);
+
+/// Films a plan: every variant, seed after seed, contender after contender. `folder` is for temporary files. `keep` gets each contender's
+/// film.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn film(
+    variants: &[(Variant, Plan)],
+    options: &Options,
+    folder: &Path,
+    progress: Progress<'_>,
+    keep: &mut dyn FnMut(&Filmed<'_>),
+) -> Result<Vec<Session>, BenchError> {
+    let mut sessions = Vec::new();
+    for (variant, plan) in variants {
+        let first = options.seed.unwrap_or(plan.seed);
+        for seed in (0..u64::from(options.repeats)).map(|repeat| first + repeat) {
+            sessions.push(session(&variant.describe(), plan, seed, options, folder, progress, keep)?);
+        }
+    }
+    Ok(sessions)
+}
+
+fn session(
+    variant: &str,
+    plan: &Plan,
+    seed: u64,
+    options: &Options,
+    folder: &Path,
+    progress: Progress<'_>,
+    keep: &mut dyn FnMut(&Filmed<'_>),
+) -> Result<Session, BenchError> {
+    let (traffic, video) = camera_of(plan)?;
+    let until = traffic.until.map_or(plan.duration(), |until| until.get()).min(plan.duration());
+    let lasts = until.saturating_sub(traffic.at.get());
+    let count = (lasts.as_secs_f64() * f64::from(Content::RATE)).ceil() as u32;
+    let films = |done| progress("filming", done, count);
+    let store = Store::fill(&options.content, seed, options.filmed, count, folder, &films)?;
+    let contenders = plan.contenders.iter().map(|contender| contender.get_ref());
+    let chosen = contenders.filter(|contender| {
+        let is_wanted = options.only.is_empty() || options.only.iter().any(|name| name == contender.name());
+        is_wanted && run::is_possible(contender).is_ok()
+    });
+    let mut filmed = Vec::new();
+    for contender in chosen {
+        filmed.push(shoot(plan, contender, seed, &store, video, options, progress)?);
+    }
+    let Some((run, film)) = filmed.first() else {
+        return Err(BenchError::Plan("the plan has no contender that runs in virtual time".into()));
+    };
+    let one = Filmed::new(variant, plan, traffic, run, film)?;
+    let tell = |number: u32| progress("codec oracle", number, count);
+    let setting = Setting {
+        store: &store,
+        engine: options.engine,
+        range: one.range(),
+        vmaf: options.vmaf.as_ref(),
+        progress: &tell,
+    };
+    let best = oracle(&setting, options.size, &capacity(run, video), one.first())?;
+    let mut outcomes = Vec::new();
+    for (run, film) in &filmed {
+        let tell = |number: u32| progress(&format!("{}: judging", run.contender), number, count);
+        let filmed = Filmed::new(variant, plan, traffic, run, film)?;
+        outcomes.push(filmed.judge(&Setting { progress: &tell, ..setting.clone() }, &best.quality)?);
+        keep(&filmed);
+    }
+    let best = Best { quality: best.quality, rate_mbps: best.rate.as_mbps() };
+    Ok(Session { variant: variant.to_owned(), seed, oracle: best, contenders: outcomes })
+}
+
+/// Runs a contender with the encoder behind its camera.
+fn shoot(
+    plan: &Plan,
+    contender: &ContenderPlan,
+    seed: u64,
+    store: &Store,
+    video: VideoTraffic,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<(Run, Film), BenchError> {
+    let film = RefCell::new(Film::default());
+    let name = contender.name();
+    let tell = |number| progress(&format!("{name}: encoding and sending"), number, store.count());
+    let encoder = Encoder::new(options.engine, Content::RATE);
+    let camera = Camera { encoder, store, video, size: options.size, film: &film, progress: &tell };
+    let run = run::run_filmed(plan, contender, seed, Box::new(camera))?;
+    let film = film.into_inner();
+    match film.fault {
+        Some(fault) => Err(fault.into()),
+        None => Ok((run, film)),
+    }
+}
+
+/// The camera at the first node: the first flow of video from there.
+fn camera_of(plan: &Plan) -> Result<(&TrafficPlan, VideoTraffic), BenchError> {
+    let from_first =
+        |traffic: &&TrafficPlan| [plan.nodes[0].as_str(), "both"].contains(&traffic.from.get_ref().as_str());
+    let mut videos = plan.traffic().into_iter().filter(from_first).filter_map(|traffic| match traffic.kind() {
+        Ok(TrafficKind::Video(video)) => Some((traffic, video)),
+        _ => None,
+    });
+    match videos.next() {
+        None => Err(BenchError::Plan(format!("the plan has no video from {}", plan.nodes[0]))),
+        Some((_, video)) if video.frames_per_second != Content::RATE => Err(BenchError::Plan(format!(
+            "the pictures are {} a second, and the plan wants {}",
+            Content::RATE,
+            video.frames_per_second
+        ))),
+        Some(found) => Ok(found),
+    }
+}
+
+/// What the first link carries from the first node, half second by half second.
+fn capacity(run: &Run, video: VideoTraffic) -> Capacity {
+    let most = video.rate.bitrate();
+    let per_step = (STEP.as_secs_f64() / crate::channels::SERIES_STEP.as_secs_f64()).round() as usize;
+    let of = |samples: &[LinkSample]| {
+        let rates: Vec<f64> = samples.iter().filter_map(|sample| sample.capacity_bps).collect();
+        // Without a limit, the encoder's own.
+        if rates.is_empty() {
+            Bitrate(u64::MAX)
+        } else {
+            Bitrate((rates.iter().sum::<f64>() / rates.len() as f64) as u64)
+        }
+    };
+    let series = run.links.iter().find(|series| series.direction == 0);
+    let steps = series.map_or_else(Vec::new, |series| series.samples.chunks(per_step).map(of).collect());
+    Capacity { steps, least: video.least.map_or(Bitrate::kbps(150), |least| least.bitrate()), most }
+}
+
+/// Time from one picture to the next.
+const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / Content::RATE as u64);
