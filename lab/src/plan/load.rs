@@ -10,6 +10,7 @@ use aquila_proto::cc::CongestionConfig;
 use toml::Table;
 
 use super::{ActionKind, ActionPlan, LinkPlan, PathPlan, Plan, Time, TrafficKind, TrafficPlan, Variant};
+use crate::run::oracle::Oracle;
 
 /// Why a plan cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +140,7 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
             format!("contenders need different names without dots: '{name}'")
         })?;
         if let (Err(unknown), Some(at)) = (contender.get_ref().congestion(), &contender.get_ref().controller) {
-            let known = CongestionConfig::NAMES.join(", ");
+            let known = [&CongestionConfig::NAMES[..], &Oracle::NAMES[..]].concat().join(", ");
             require(false, Some(at.span()), || format!("'{unknown}' is no controller; there are {known}"))?;
         }
         let mtu = contender.get_ref().mtu;

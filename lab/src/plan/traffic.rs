@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::{LossPlan, OutageKind, Rate, Size, Time};
 use crate::fnv;
+use crate::run::oracle::Oracle;
 
 /// Who carries the traffic.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,7 +25,8 @@ pub struct ContenderPlan {
     /// Bytes of UDP payload in its packets, for those that send datagrams of their own.
     #[serde(default = "mtu")]
     pub mtu: u16,
-    /// Of this product: the congestion controller, `fpv2` if nothing is said.
+    /// Of this product: the congestion controller, `fpv2` if nothing is said; in virtual time also `oracle` and
+    /// `late-oracle`, which know the link.
     pub controller: Option<Spanned<String>>,
 }
 
@@ -254,14 +256,28 @@ impl ActionPlan {
     }
 }
 
+impl VideoTraffic {
+    /// The same from an encoder that makes exactly what it is asked for.
+    pub fn exact(self) -> Self {
+        Self { variation: 0.0, response: 1.0, recovery: 1.0, ..self }
+    }
+}
+
 impl ContenderPlan {
-    /// Its congestion controller.
+    /// Its congestion controller; of a yardstick, the one that it replaces.
     ///
     /// # Errors
     /// If there is none of that name.
     pub fn congestion(&self) -> Result<CongestionConfig, &str> {
-        let Some(name) = &self.controller else { return Ok(CongestionConfig::default()) };
+        let Some(name) = self.controller.as_ref().filter(|_| self.oracle().is_none()) else {
+            return Ok(CongestionConfig::default());
+        };
         CongestionConfig::by_name(name.get_ref()).ok_or(name.get_ref())
+    }
+
+    /// The yardstick that it is, if it is one.
+    pub fn oracle(&self) -> Option<Oracle> {
+        self.controller.as_ref().and_then(|name| Oracle::by_name(name.get_ref()))
     }
 
     /// Its name in metrics.

@@ -12,10 +12,11 @@ use aquila_proto::{Bitrate, Event, Output as SessionOutput, Side};
 use bytes::BytesMut;
 
 use super::contender::{Contender, Content, Outgoing, Output, Wanted, Wire};
+use super::oracle::{Knowing, Truth};
 use crate::ends::{End, EndConfig, Stored};
 use crate::frames;
 use crate::pair::IP_UDP;
-use crate::plan::{ContenderPlan, Reconnect, TrafficKind, TrafficPlan, VideoTraffic};
+use crate::plan::{ContenderPlan, Plan, Reconnect, TrafficKind, TrafficPlan, VideoTraffic};
 
 const GROUND: &str = "203.0.113.1:9400";
 
@@ -25,6 +26,8 @@ pub struct Aquila {
     reconnect: Reconnect,
     /// Of the aircraft.
     config: EndConfig,
+    /// What replaces its controller.
+    knowing: Option<Knowing>,
     start: Instant,
     /// The aircraft's address, which changes.
     address: u32,
@@ -53,20 +56,29 @@ enum Key {
 const MAX_SENT: usize = 1 << 16;
 
 impl Aquila {
-    pub fn new(plan: &ContenderPlan, traffic: &[&TrafficPlan], seed: u64, start: Instant) -> Result<Self, String> {
+    pub fn new(
+        contender: &ContenderPlan,
+        plan: &Plan,
+        truth: Option<Truth>,
+        seed: u64,
+        start: Instant,
+    ) -> Result<Self, String> {
+        let traffic = &plan.traffic();
         let is_video = |traffic: &&&TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(_)));
         let cameras = traffic.iter().filter(is_video).count();
-        let congestion = plan.congestion().map_err(|name| format!("'{name}' is no controller"))?;
-        let config =
-            EndConfig { side: Side::Air, mtu: plan.mtu, cameras, seed, encoder: encoder_range(traffic), congestion };
+        let congestion = contender.congestion().map_err(|name| format!("'{name}' is no controller"))?;
+        let encoder = encoder_range(traffic);
+        let knowing = contender.oracle().zip(truth).map(|(kind, truth)| Knowing::new(kind, truth, traffic, encoder));
+        let config = EndConfig { side: Side::Air, mtu: contender.mtu, cameras, seed, encoder, congestion };
         let end = |side| {
             let config = EndConfig { side, ..config };
             End::new(config, 1, Stored::default(), start, Duration::ZERO).map_err(|error| error.to_string())
         };
-        Ok(Self {
+        let mut contender = Self {
             ends: [end(Side::Air)?, end(Side::Ground)?],
-            reconnect: plan.reconnect,
+            reconnect: contender.reconnect,
             config,
+            knowing,
             start,
             address: 1,
             cameras: Vec::new(),
@@ -77,7 +89,16 @@ impl Aquila {
             recovery: false,
             asks: traffic.iter().any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(video)) if video.asks)),
             output: VecDeque::new(),
-        })
+        };
+        contender.tell();
+        Ok(contender)
+    }
+
+    /// The aircraft's session gets the controller that knows the link, if that is what the plan wants.
+    fn tell(&mut self) {
+        if let Some(knowing) = &self.knowing {
+            self.ends[0].session.set_controller(Box::new(knowing.clone()));
+        }
     }
 
     fn air_address(&self) -> SocketAddr {
@@ -273,7 +294,10 @@ impl Contender for Aquila {
         let mut stored = air.take_stored();
         stored.resumption = stored.resumption.filter(|_| self.reconnect == Reconnect::Resume);
         match End::new(self.config, air.life + 1, stored, now, now - self.start) {
-            Ok(end) => self.ends[0] = end,
+            Ok(end) => {
+                self.ends[0] = end;
+                self.tell();
+            }
             Err(error) => self.note(0, error.to_string()),
         }
         self.connect(now);

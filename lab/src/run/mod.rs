@@ -4,6 +4,7 @@ mod aquila;
 pub mod camera;
 mod contender;
 mod datagrams;
+pub mod oracle;
 pub mod tcp;
 mod world;
 
@@ -16,6 +17,7 @@ use crate::plan::{ContenderKind, ContenderPlan, Plan};
 use crate::record::Run;
 use camera::FrameEncoder;
 use contender::Contender;
+use oracle::Truth;
 use world::World;
 
 /// Why a plan cannot be run in virtual time.
@@ -83,12 +85,13 @@ fn run_with<'a>(
 ) -> Result<Run, RunError> {
     let start = origin();
     let wrong = |message: String| RunError::Contender { name: contender.name().to_owned(), message };
-    let mut world = World::new(plan, seed, start)?;
+    let truth = contender.oracle().map(|_| Truth::of(plan, seed, start)).transpose()?;
+    let mut world = World::new(plan, seed, start, truth.clone())?;
     if let Some(camera) = camera {
         world.film_with(camera);
     }
     let made: Box<dyn Contender> = match contender.kind {
-        ContenderKind::Aquila => Box::new(aquila::Aquila::new(contender, &plan.traffic(), seed, start).map_err(wrong)?),
+        ContenderKind::Aquila => Box::new(aquila::Aquila::new(contender, plan, truth, seed, start).map_err(wrong)?),
         ContenderKind::Udp => Box::new(datagrams::Datagrams::default()),
         ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls => {
             Box::new(tcp::Tcp::new(contender, seed, start))

@@ -11,6 +11,7 @@ use capture::Capture;
 
 use super::camera::{Encoded, FrameEncoder, SizeModel};
 use super::contender::{Contender, Content, Outgoing, Output, Wanted, Wire};
+use super::oracle::Truth;
 use super::{RunError, direction_from};
 use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
 use crate::fnv::Fnv;
@@ -71,10 +72,13 @@ pub struct World<'a> {
     returns: Vec<Duration>,
     hash: Fnv,
     capture: Option<Capture>,
+    /// What a contender that knows the link is told.
+    truth: Option<Truth>,
 }
 
 impl<'a> World<'a> {
-    pub fn new(plan: &'a Plan, seed: u64, start: Instant) -> Result<Self, RunError> {
+    /// With `truth`, encoders make exactly what they are asked for: who knows the link is not to be late for another reason.
+    pub fn new(plan: &'a Plan, seed: u64, start: Instant, truth: Option<Truth>) -> Result<Self, RunError> {
         let channel = |link: &toml::Spanned<crate::plan::LinkPlan>| {
             Channel::new(link.get_ref(), &plan.folder, crate::channels::seed_of(link.get_ref(), seed), start)
         };
@@ -106,6 +110,7 @@ impl<'a> World<'a> {
             returns: Vec::new(),
             hash: Fnv::default(),
             capture: None,
+            truth,
         };
         world.add_sources();
         Ok(world)
@@ -131,6 +136,7 @@ impl<'a> World<'a> {
                 let link = traffic.link.as_ref().and_then(|link| self.plan.link_number(link.get_ref())).unwrap_or(0);
                 let encoder = match kind {
                     TrafficKind::Video(video) => {
+                        let video = if self.truth.is_some() { video.exact() } else { video };
                         Some(Box::new(SizeModel::new(video, self.seed + flow as u64)) as Box<dyn FrameEncoder>)
                     }
                     _ => None,
@@ -412,7 +418,10 @@ impl<'a> World<'a> {
         }
         let payload = InTransit { generation: self.generation, wire };
         let packet = Packet::new(bytes, payload).with_ecn(ecn);
-        let _ = self.channels[link].push(direction_from(node), self.now, packet);
+        let accepted = self.channels[link].push(direction_from(node), self.now, packet).is_ok();
+        if let Some(truth) = self.truth.as_ref().filter(|_| accepted && (node, link) == (0, 0)) {
+            truth.on_pushed(self.now, bytes);
+        }
     }
 
     fn on_delivered(&mut self, flow: usize, number: u32) {

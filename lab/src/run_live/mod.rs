@@ -88,6 +88,9 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
         .iter()
         .any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(_))) && *traffic.from.get_ref() != plan.nodes[0]);
     match contender.kind {
+        ContenderKind::Aquila if contender.oracle().is_some() => {
+            Err("nobody knows a link ahead of time when it is live")
+        }
         ContenderKind::Aquila if video_to_air => Err("its video goes from the first node to the second only"),
         ContenderKind::Programs if sends(|kind| !matches!(kind, TrafficKind::Datagrams(_))) => {
             Err("programs carry nothing but their own: the plan's traffic may be datagrams only")
