@@ -1,7 +1,7 @@
 //! Video: RTP, the sender's queue and the receiver's reassembly.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aquila_proto::ByteCount;
 use aquila_proto::video::{
@@ -47,6 +47,7 @@ pub fn reassembly(data: &[u8]) {
             3 => frame = frame.wrapping_add(1),
             _ => {
                 let bits = input.u8();
+                receiver.age = Duration::from_millis(if bits & 64 != 0 { u64::from(bits) * 3 } else { 0 });
                 let flags = FragmentFlags {
                     last: bits & 1 != 0,
                     recovery_point: bits & 2 != 0,
@@ -56,7 +57,9 @@ pub fn reassembly(data: &[u8]) {
                 };
                 let index = if bits & 32 != 0 { u32::from(input.u16()) % MAX_FRAGMENTS } else { u32::from(bits >> 6) };
                 let mut fragment = Vec::new();
-                FragmentHeader { flags, frame: frame.wrapping_add(input.below(8) as u32), index }.put(&mut fragment);
+                let waited_ms = (bits & 32 != 0 && !flags.abandoned).then_some(u16::from(bits) << 2);
+                let frame = frame.wrapping_add(input.below(8) as u32);
+                FragmentHeader { flags, frame, index, waited_ms }.put(&mut fragment);
                 fragment.extend_from_slice(input.short_bytes());
                 receiver.push(now, &fragment);
             }
@@ -154,12 +157,14 @@ struct Receiver {
     /// Whether all that comes in is from a queue.
     from_queue: bool,
     newest: Option<u64>,
+    /// Since what comes in left its sender.
+    age: Duration,
 }
 
 impl Receiver {
     fn new(config: ReassemblerConfig) -> Self {
         let reassembler = Reassembler::new(config.clone());
-        Self { reassembler, config, pushed: VecDeque::new(), from_queue: false, newest: None }
+        Self { reassembler, config, pushed: VecDeque::new(), from_queue: false, newest: None, age: Duration::ZERO }
     }
 
     fn pushed(&mut self, queue: &mut SendQueue, now: Instant, packet: &[u8]) {
@@ -170,7 +175,7 @@ impl Receiver {
     }
 
     fn push(&mut self, now: Instant, fragment: &[u8]) {
-        self.reassembler.push(now, fragment);
+        self.reassembler.push(now, self.age, fragment);
         self.drain(now);
     }
 
@@ -182,6 +187,7 @@ impl Receiver {
                     self.newest = Some(frame.number);
                     assert_eq!(frame.packets.len(), frame.packets.clone().count());
                     assert!(frame.first_fragment <= frame.completed && frame.completed <= now);
+                    assert!(now - frame.born < self.config.max_frame_age, "too old");
                     // Old fragments that come again more than a second after the newest look like a sender that began anew.
                     if self.from_queue && self.reassembler.counters().restarts == 0 {
                         frame.packets.for_each(|packet| self.expect(&packet));

@@ -673,3 +673,71 @@ proptest! {
         }
     }
 }
+
+/// No picture is older than half a second, over propagation, when it is given out.
+fn assert_no_old_picture(pair: &Pair) {
+    // The age is told in whole milliseconds, and counts from the fastest packet, which is a short one.
+    let most = PROPAGATION + ms(500) + ms(3);
+    let old: Vec<_> = pair.frames.iter().filter(|frame| frame.arrived - frame.sent > most).collect();
+    assert!(old.is_empty(), "{} of {}, the first {:?}", old.len(), pair.frames.len(), old[0]);
+}
+
+/// What the network holds through an outage is not shown after it: not what left before, nor what waited at the sender.
+#[test]
+fn no_picture_older_than_half_a_second_is_given_out_after_an_outage() {
+    for (seed, mbps) in [(1, 1), (2, 3), (3, 3)] {
+        let mut pair = connected(seed, 0.0);
+        video(&mut pair, mbps, ms(12_000));
+        pair.run_until(ms(5_000) + ms(seed * 7));
+        pair.begin_outage(Outage::Hold);
+        pair.run_until(ms(6_500) + ms(seed * 7));
+        let (before, wanted) = (pair.frames.len(), pair.encoder().1);
+        pair.end_outage(false);
+        pair.run_until(ms(12_000));
+        assert_no_old_picture(&pair);
+        let stats = pair.stats(Side::Ground);
+        assert!(stats.frames_stale > 0, "what was held came in the end");
+        assert!(pair.encoder().1 > wanted, "a recovery point is asked for");
+        let again = pair.frames[before].arrived;
+        assert!(again < ms(6_500 + seed * 7 + 200), "the picture is back at {again:?}");
+        let there = pair.stats(Side::Air);
+        assert_eq!(there.frames_stale_there, stats.frames_stale);
+        assert!(there.picture_age_there.is_some_and(|age| age < ms(250)), "{:?}", there.picture_age_there);
+    }
+}
+
+/// A link that falls to a trickle with a full queue in front of it.
+#[test]
+fn no_picture_older_than_half_a_second_is_given_out_through_a_trickle() {
+    for kbps in [40, 100, 300] {
+        let mut pair = connected(4, 0.0);
+        video(&mut pair, 3, ms(20_000));
+        pair.run_until(ms(5_000));
+        pair.set_up_rate(Bitrate::kbps(kbps));
+        pair.run_until(ms(13_000));
+        pair.set_up_rate(Bitrate::mbps(4));
+        pair.run_until(ms(20_000));
+        assert_no_old_picture(&pair);
+        let last = pair.frames.last().expect("frames").arrived;
+        assert!(last > ms(19_800), "{kbps} kbit/s: the last picture came at {last:?}");
+    }
+}
+
+/// Encoders that do not ask before each frame are told to pause when the link is out, and to go on when it is back.
+#[test]
+fn encoders_are_told_to_pause_while_the_link_does_not_carry_their_frames() {
+    let mut pair = connected(5, 0.0);
+    assert!(!pair.stats(Side::Air).held);
+    video(&mut pair, 1, ms(9_000));
+    pair.run_until(ms(5_000));
+    let holds = pair.stats(Side::Air).counters.holds;
+    pair.begin_outage(Outage::Drop);
+    pair.run_until(ms(5_350));
+    assert!(pair.stats(Side::Air).held);
+    pair.run_until(ms(6_000));
+    pair.end_outage(false);
+    pair.run_until(ms(6_400));
+    let stats = pair.stats(Side::Air);
+    assert!(!stats.held);
+    assert_eq!(stats.counters.holds, holds + 1, "once");
+}

@@ -6,6 +6,7 @@
 mod changes;
 mod config;
 mod dial;
+mod gate;
 mod snapshot;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 
 use changes::Changes;
 pub use config::{NodeConfig, Role};
+pub use gate::FrameGate;
 pub use snapshot::Snapshots;
 
 use crate::encoder;
@@ -52,6 +54,8 @@ pub enum CameraRequest {
         /// Which camera.
         flow: u8,
     },
+    /// Encode nothing until told otherwise, see [`Event::Hold`].
+    Hold(bool),
 }
 
 /// What happened to the link, for a display.
@@ -119,6 +123,8 @@ pub struct Node {
     snapshots: Snapshots,
     published: watch::Sender<StatusSnapshot>,
     camera: Option<mpsc::Sender<CameraRequest>>,
+    gate: FrameGate,
+    questions: mpsc::Receiver<gate::Question>,
     events: Option<mpsc::Sender<NodeEvent>>,
     deadline: Instant,
     changes: Changes,
@@ -162,6 +168,7 @@ impl Node {
         let viewers = VideoOutput::spawn(&config.viewers).map_err(NodeError::VideoOut)?;
         let (published, snapshots) = watch::channel(StatusSnapshot::default());
         let status = config.status.map(|(address, exposure)| StatusServer::spawn(address, exposure, snapshots));
+        let (gate, questions) = FrameGate::new();
         let network = netwatch::watch();
         if let Err(error) = &network {
             tracing::warn!(%error, "cannot watch for network changes; noticing them by silence only");
@@ -188,6 +195,8 @@ impl Node {
             snapshots: Snapshots::new(&config, started),
             published,
             camera: config.encoder.as_ref().map(encoder::serve),
+            gate,
+            questions,
             events: None,
             deadline: started,
             changes: Changes::default(),
@@ -226,6 +235,11 @@ impl Node {
         self.camera = Some(requests);
     }
 
+    /// For encoders that ask before each frame.
+    pub fn frame_gate(&self) -> FrameGate {
+        self.gate.clone()
+    }
+
     /// What happens to the link goes to `events` as well as to the log; what does not fit is dropped.
     pub fn set_events(&mut self, events: mpsc::Sender<NodeEvent>) {
         self.events = Some(events);
@@ -246,6 +260,7 @@ impl Node {
                 () = &mut shutdown => break,
                 () = receive(&mut self.socket, &mut batch) => self.on_datagrams(&mut batch),
                 Some(event) = self.mavlink_events.recv() => self.on_endpoint_events(event),
+                Some(question) = self.questions.recv() => question.answer(&mut self.session),
                 Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
                 change = changed(&mut self.network) => self.on_network_change(change),
                 address = self.dialler.resolved() => self.on_address(address),
@@ -470,6 +485,7 @@ impl Node {
             }
             Event::TargetRate(rate) => self.ask_camera(CameraRequest::Rate(rate)),
             Event::RecoveryPointWanted { flow } => self.ask_camera(CameraRequest::RecoveryPoint { flow }),
+            Event::Hold(hold) => self.ask_camera(CameraRequest::Hold(hold)),
             Event::State { state, silence } => {
                 match state {
                     LinkState::Up => {

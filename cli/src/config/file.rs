@@ -79,6 +79,7 @@ pub struct Video {
     pub queue_bytes: Option<Bytes<65_536, 67_108_864>>,
     pub queue_age: Option<Time<20, 10_000>>,
     pub reorder: Option<Time<0, 1_000>>,
+    pub max_frame_age: Option<Time<100, 60_000>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]

@@ -306,8 +306,10 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     }
     let defaults = ReassemblerConfig::default();
     let reorder_time = video.reorder.map_or(defaults.reorder_time, |time| time.get());
+    let max_frame_age = video.max_frame_age.map_or(defaults.max_frame_age, |time| time.get());
+    let reassembly = ReassemblerConfig { reorder_time, max_frame_age, ..defaults };
     let encoder = video.encoder.map(|Text(spec)| spec);
-    Ok(VideoSettings { inputs, encoder, outputs, queues, reassembly: ReassemblerConfig { reorder_time, ..defaults } })
+    Ok(VideoSettings { inputs, encoder, outputs, queues, reassembly })
 }
 
 /// Gives each camera the flow that it asks for, or that of its place in the list.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use aquila_emu::Profile;
 use aquila_net::mavlink::EndpointSpec;
-use aquila_net::node::{Node, NodeConfig, NodeEvent, Role};
+use aquila_net::node::{FrameGate, Node, NodeConfig, NodeEvent, Role};
 use aquila_net::status::StatusSnapshot;
 use aquila_net::video::{Flow, VideoSpec};
 use aquila_proto::identity::Identity;
@@ -226,7 +226,8 @@ impl Demo {
             })
         })?;
         let (log, flag) = (pictures.clone(), stop.clone());
-        demo.spawn("camera", move || picture::film(to_camera, camera_requests, &log, &flag))?;
+        let gate = air.gate;
+        demo.spawn("camera", move || picture::film(to_camera, &gate, camera_requests, &log, &flag))?;
         demo.spawn("viewer", move || picture::watch(&viewer, &pictures, &stop))?;
         Ok(demo)
     }
@@ -371,6 +372,7 @@ struct Running {
     mavlink: SocketAddr,
     camera: Option<SocketAddr>,
     snapshots: watch::Receiver<StatusSnapshot>,
+    gate: FrameGate,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<anyhow::Result<()>>,
 }
@@ -400,8 +402,8 @@ impl Running {
                 if let Some(camera) = camera {
                     node.set_camera(camera);
                 }
-                let addresses = (node.local_addr(), node.mavlink_addr(0), node.camera_addr(0), node.snapshots());
-                let _ = ready.send(Ok(addresses));
+                let addresses = (node.local_addr(), node.mavlink_addr(0), node.camera_addr(0));
+                let _ = ready.send(Ok((addresses, node.snapshots(), node.frame_gate())));
                 let forward = async {
                     while let Some(event) = happened.recv().await {
                         let _ = tell.try_send((side, event));
@@ -411,10 +413,10 @@ impl Running {
                 Ok(())
             })
         })?;
-        let (local, mavlink, camera, snapshots) =
+        let ((local, mavlink, camera), snapshots, gate) =
             started.recv().map_err(|_| anyhow!("{name}: ended while starting"))??;
         let mavlink = mavlink.ok_or_else(|| anyhow!("{name}: no MAVLink endpoint"))?;
-        Ok(Self { local, mavlink, camera, snapshots, stop, thread })
+        Ok(Self { local, mavlink, camera, snapshots, gate, stop, thread })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aquila_net::node::CameraRequest;
+use aquila_net::node::{CameraRequest, FrameGate};
 use aquila_proto::{Bitrate, Side};
 use tokio::sync::mpsc;
 
@@ -129,12 +129,14 @@ impl PictureLog {
     }
 }
 
-/// Films until `stop`: renders, encodes at the rate that the link wants, and sends RTP to `to`. Blocks its thread.
+/// Films until `stop`: renders, asks the node for each frame whether and at what rate to encode it, and sends RTP to `to`.
+/// Blocks its thread.
 ///
 /// # Errors
 /// Of the socket or the encoder.
 pub fn film(
     to: SocketAddr,
+    gate: &FrameGate,
     mut requests: mpsc::Receiver<CameraRequest>,
     log: &PictureLog,
     stop: &AtomicBool,
@@ -153,17 +155,19 @@ pub fn film(
         }
         while let Ok(request) = requests.try_recv() {
             match request {
-                CameraRequest::Rate(rate) => {
-                    let rate = rate.clamp(MIN_RATE, MAX_RATE);
-                    log.target.store(rate.0, Ordering::Relaxed);
-                    encoder.set_bitrate(rate);
-                }
                 CameraRequest::RecoveryPoint { .. } => encoder.request_idr(),
+                // It asks before each frame.
+                CameraRequest::Rate(_) | CameraRequest::Hold(_) => {}
             }
         }
         let filmed = Instant::now();
         let picture = scene.render(number);
         log.lock().frames.push(Filmed { at: filmed, shown: None });
+        // What the link does not carry is left out before it is encoded, and breaks nothing.
+        let Some(rate) = gate.next_frame() else { continue };
+        let rate = rate.clamp(MIN_RATE, MAX_RATE);
+        log.target.store(rate.0, Ordering::Relaxed);
+        encoder.set_bitrate(rate);
         // The encoder may leave a frame out to keep its rate; it counts as sent and not shown.
         let Some(encoded) = encoder.encode(&picture)? else { continue };
         for packet in packetizer.packetize(&encoded.annex_b, number.wrapping_mul(RTP_CLOCK / FRAME_RATE)) {

@@ -3,11 +3,14 @@
 //! ```text
 //! {"bitrate_bps":1450000}
 //! {"recovery_point":0}
+//! {"hold":true}
 //! ```
 //!
 //! The rate is for all flows together, and comes as often as it changes; the newest counts. A recovery point is wanted of
-//! the flow of that number. A program that ends is started again, after a second at first and half a minute at most, and
-//! told the rate that is in force.
+//! the flow of that number. On `hold` no pictures should be encoded until it is `false` again: the link does not carry them
+//! now, and what is not encoded need not be thrown away. A program that ignores it loses whole frames, and is asked for a
+//! recovery point. A program that ends is started again, after a second at first and half a minute at most, and told what is
+//! in force.
 
 use std::fmt::Write as _;
 use std::process::Stdio;
@@ -29,14 +32,14 @@ const WORKED: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) async fn serve(command: String, mut requests: mpsc::Receiver<CameraRequest>) {
-    let mut rate = None;
+    let mut wanted = Wanted::default();
     let mut pause = FIRST_PAUSE;
     loop {
         let began = Instant::now();
         match start(&command) {
             Ok((mut child, stdin)) => {
                 tracing::info!(command, "encoder started");
-                match tell(&mut requests, &mut child, stdin, &mut rate).await {
+                match tell(&mut requests, &mut child, stdin, &mut wanted).await {
                     Ended::Node => return,
                     Ended::Program(reason) => tracing::warn!(command, reason, "the encoder is gone; starting it again"),
                 }
@@ -48,12 +51,19 @@ pub(super) async fn serve(command: String, mut requests: mpsc::Receiver<CameraRe
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
         while let Ok(request) = requests.try_recv() {
-            note(request, &mut rate);
+            wanted.note(request);
         }
         if requests.is_closed() {
             return;
         }
     }
+}
+
+/// What is in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Wanted {
+    rate: Option<Bitrate>,
+    hold: bool,
 }
 
 enum Ended {
@@ -74,10 +84,10 @@ async fn tell(
     requests: &mut mpsc::Receiver<CameraRequest>,
     child: &mut Child,
     mut stdin: ChildStdin,
-    rate: &mut Option<Bitrate>,
+    wanted: &mut Wanted,
 ) -> Ended {
     let mut lines = String::new();
-    rate.iter().for_each(|rate| line(&mut lines, CameraRequest::Rate(*rate)));
+    wanted.say(&mut lines, &Wanted::default());
     loop {
         if !lines.is_empty() {
             match timeout(PATIENCE, stdin.write_all(lines.as_bytes())).await {
@@ -97,31 +107,36 @@ async fn tell(
             }
         };
         // Of several rates only the newest is of interest.
-        let before = *rate;
+        let before = *wanted;
         while let Some(next) = request {
-            note(next, rate);
-            if matches!(next, CameraRequest::RecoveryPoint { .. }) {
-                line(&mut lines, next);
+            wanted.note(next);
+            if let CameraRequest::RecoveryPoint { flow } = next {
+                let _ = writeln!(lines, "{{\"recovery_point\":{flow}}}");
             }
             request = requests.try_recv().ok();
         }
-        if let Some(rate) = rate.filter(|_| *rate != before) {
-            line(&mut lines, CameraRequest::Rate(rate));
+        wanted.say(&mut lines, &before);
+    }
+}
+
+impl Wanted {
+    fn note(&mut self, request: CameraRequest) {
+        match request {
+            CameraRequest::Rate(rate) => self.rate = Some(rate),
+            CameraRequest::Hold(hold) => self.hold = hold,
+            CameraRequest::RecoveryPoint { .. } => {}
         }
     }
-}
 
-fn note(request: CameraRequest, rate: &mut Option<Bitrate>) {
-    if let CameraRequest::Rate(wanted) = request {
-        *rate = Some(wanted);
+    /// Appends a line for each thing that is not as it was.
+    fn say(&self, lines: &mut String, before: &Self) {
+        if let Some(rate) = self.rate.filter(|_| self.rate != before.rate) {
+            let _ = writeln!(lines, "{{\"bitrate_bps\":{}}}", rate.0);
+        }
+        if self.hold != before.hold {
+            let _ = writeln!(lines, "{{\"hold\":{}}}", self.hold);
+        }
     }
-}
-
-fn line(lines: &mut String, request: CameraRequest) {
-    let _ = match request {
-        CameraRequest::Rate(rate) => writeln!(lines, "{{\"bitrate_bps\":{}}}", rate.0),
-        CameraRequest::RecoveryPoint { flow } => writeln!(lines, "{{\"recovery_point\":{flow}}}"),
-    };
 }
 
 #[cfg(test)]
@@ -155,6 +170,8 @@ mod tests {
         sender.send(CameraRequest::Rate(Bitrate(750_000))).await.unwrap();
         let all = read(&path, "{\"bitrate_bps\":750000}\n").await;
         assert_eq!(all.lines().count(), 3, "the newest rate only: {all}");
+        sender.send(CameraRequest::Hold(true)).await.unwrap();
+        read(&path, "{\"hold\":true}\n").await;
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -49,6 +49,8 @@ pub(super) async fn serve(host: String, mut requests: mpsc::Receiver<CameraReque
             match next {
                 CameraRequest::Rate(rate) => steps.want(rate),
                 CameraRequest::RecoveryPoint { .. } => idr = true,
+                // It cannot pause.
+                CameraRequest::Hold(_) => {}
             }
             request = requests.try_recv().ok();
         }

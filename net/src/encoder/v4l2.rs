@@ -59,6 +59,8 @@ pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequ
             match next {
                 CameraRequest::Rate(rate) => steps.want(rate),
                 CameraRequest::RecoveryPoint { .. } => wants_key_frame = true,
+                // Pictures come from the other program.
+                CameraRequest::Hold(_) => {}
             }
             request = requests.try_recv().ok();
         }

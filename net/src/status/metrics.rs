@@ -72,7 +72,7 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
 /// Name, help and value of a metric; no value if it is not known.
 type Column<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-const WHOLE: [Column<StatusSnapshot>; 19] = [
+const WHOLE: [Column<StatusSnapshot>; 24] = [
     ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
     ("aquila_capacity_bits_per_second", "What the link is believed to carry.", |s| count(s.congestion.capacity_bps)),
     ("aquila_target_bits_per_second", "What the encoder should make.", |s| count(s.congestion.target_bps)),
@@ -92,6 +92,17 @@ const WHOLE: [Column<StatusSnapshot>; 19] = [
     ("aquila_video_frames_lost_total", "Frames that did not arrive here whole.", |s| count(s.video.frames_lost)),
     ("aquila_video_frames_shown_there_total", "Frames shown at the other side.", |s| count(s.video.frames_shown_there)),
     ("aquila_video_frames_lost_there_total", "Frames lost at the other side.", |s| count(s.video.frames_lost_there)),
+    ("aquila_video_frames_stale_total", "Frames that came too late to be shown here.", |s| count(s.video.frames_stale)),
+    ("aquila_video_frames_stale_there_total", "Frames that came too late to be shown at the other side.", |s| {
+        count(s.video.frames_stale_there)
+    }),
+    ("aquila_video_picture_age_seconds", "Age over propagation of the picture shown here.", |s| {
+        seconds(s.video.picture_age_ms)
+    }),
+    ("aquila_video_picture_age_there_seconds", "Age over propagation of the picture shown at the other side.", |s| {
+        seconds(s.video.picture_age_there_ms)
+    }),
+    ("aquila_video_held", "1 while cameras here are told to pause.", |s| Some(flag(s.video.held))),
     ("aquila_video_recovery_requests_total", "Recovery points asked of the other side.", |s| {
         count(s.video.recovery_requests)
     }),

@@ -145,10 +145,25 @@ pub struct VideoStatus {
     pub frames_late: u64,
     /// Frames from the other side that did not arrive, or not whole.
     pub frames_lost: u64,
+    /// Frames from the other side that arrived, but too old to be given to viewers.
+    #[serde(default)]
+    pub frames_stale: u64,
+    /// Age over propagation of the newest picture given to viewers here; with several cameras, of the oldest of them.
+    #[serde(default)]
+    pub picture_age_ms: Option<f64>,
     /// Frames that the other side says it has shown.
     pub frames_shown_there: u64,
     /// Frames that the other side says were lost.
     pub frames_lost_there: u64,
+    /// Frames that the other side says came too late.
+    #[serde(default)]
+    pub frames_stale_there: u64,
+    /// Age of the newest picture that the other side has shown, as far as is known here.
+    #[serde(default)]
+    pub picture_age_there_ms: Option<f64>,
+    /// Cameras here have been told to pause, since the link does not carry their pictures.
+    #[serde(default)]
+    pub held: bool,
     /// Recovery points (IDR) that we asked the other side for.
     pub recovery_requests: u64,
     /// Recovery points that cameras here were asked for.

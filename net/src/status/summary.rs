@@ -60,17 +60,25 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
     let video = &snapshot.video;
     writeln!(
         out,
-        "\nvideo from here: {} frames, {} sent, {} dropped; there {} shown, {} lost",
+        "\nvideo from here: {} frames, {} sent, {} dropped{}; there {} shown, {} lost, {} too old, picture {} old",
         video.frames_in,
         video.frames_sent,
         video.frames_dropped.values().sum::<u64>(),
+        if video.held { ", camera paused" } else { "" },
         video.frames_shown_there,
         video.frames_lost_there,
+        video.frames_stale_there,
+        ms(video.picture_age_there_ms),
     )?;
     writeln!(
         out,
-        "video to here: {} frames shown, {} late, {} lost, {} recovery points asked for",
-        video.frames_shown, video.frames_late, video.frames_lost, video.recovery_requests,
+        "video to here: {} frames shown, {} late, {} lost, {} too old, picture {} old; {} recovery points asked for",
+        video.frames_shown,
+        video.frames_late,
+        video.frames_lost,
+        video.frames_stale,
+        ms(video.picture_age_ms),
+        video.recovery_requests,
     )?;
     for endpoint in &snapshot.mavlink.endpoints {
         writeln!(

@@ -47,7 +47,7 @@ fn frame(count: usize, len: usize) -> (Vec<Vec<u8>>, aquila_proto::video::Packet
     }
     let mut fragment = Vec::new();
     while queue.pop_fragment(now, 60_000, &mut fragment).is_some() {
-        reassembler.push(now, &fragment);
+        reassembler.push(now, Duration::ZERO, &fragment);
         fragment.clear();
     }
     match reassembler.poll(now) {

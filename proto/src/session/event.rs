@@ -95,7 +95,7 @@ pub enum Event {
         flow: u8,
         /// Its packets, byte-identical.
         packets: Packets,
-        /// How long after the fastest of late it came: time in queues and waiting.
+        /// Its age over propagation: time in queues and waiting, at both ends and between.
         delay: Duration,
     },
     /// The picture of this flow is broken: the camera should make a recovery point.
@@ -105,6 +105,10 @@ pub enum Event {
     },
     /// What the encoder should make from now on, over all flows.
     TargetRate(Bitrate),
+    /// Frames had better not be encoded (`true`) until told otherwise: the link does not carry them. For encoders that cannot
+    /// ask [`Session::next_frame`](super::Session::next_frame) before each; a frame that is left out costs one picture, one
+    /// that is dropped later breaks those that refer to it.
+    Hold(bool),
     /// The other side's bulk stream has bytes; read them with [`Session::read_bulk`](super::Session::read_bulk).
     BulkReadable,
     /// Someone unknown tried to talk to us; reported once a minute.

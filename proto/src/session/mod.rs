@@ -21,7 +21,7 @@ pub use config::{SessionConfig, Side};
 pub use event::{Event, LinkState, Output};
 pub use stats::{ClassStats, Counters, Stats};
 
-use crate::cc::{Controller, Radio};
+use crate::cc::{Controller, Load, Radio};
 use crate::feedback::{ArrivalLog, SentLog};
 use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
@@ -33,7 +33,7 @@ use crate::sched::telemetry::{TelemetryDrops, TelemetryQueue};
 use crate::seeded::SeededBytes;
 use crate::signing::{PlaceIssuer, Resequencer};
 use crate::video::{PushOutcome, Reassembler, SendQueue};
-use crate::wire::flow;
+use crate::wire::{datagram::Heartbeat, flow};
 use crate::{Bitrate, Class, delay::DelayBase};
 use link_state::Silence;
 use receive::{Inbound, Received};
@@ -41,9 +41,9 @@ use stats::Latencies;
 use transmit::Outbound;
 
 /// Revision of the protocol within `aquila/1`; see [`crate::wire::message::Hello`].
-pub const PROTOCOL_REVISION: u64 = 1;
+pub const PROTOCOL_REVISION: u64 = 2;
 
-/// A video frame that took this much longer than the fastest of late is late: the pilot flies by an old picture.
+/// A video frame that is this old over propagation when it is given out is late: the pilot flies by an old picture.
 pub const LATE: Duration = Duration::from_millis(200);
 
 /// HEARTBEAT, SYSTEM_TIME, PING and TIMESYNC: latest-wins like setpoints, but worth something for a second.
@@ -52,6 +52,17 @@ const LIVENESS: [MessageId; 4] = [MessageId(0), MessageId(2), MessageId(4), Mess
 /// Changes of the encoder's rate smaller than this share are not reported, nor any before this time has passed.
 const RATE_STEP: f64 = 0.04;
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Frames had better not be encoded for this long before encoders that do not ask before each are told: three at 30 a
+/// second. For less it is not worth it, they take as long to follow.
+const HOLD_AFTER: Duration = Duration::from_millis(100);
+
+/// Frames had better not be encoded, since when, and whether encoders were told.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    since: Instant,
+    told: bool,
+}
 
 /// One end of an air-ground association.
 #[derive(Debug)]
@@ -81,6 +92,7 @@ pub struct Session {
     latencies: Latencies,
     counters: Counters,
     last_target: Option<(Instant, Bitrate)>,
+    held: Option<Held>,
     events: VecDeque<Event>,
     buffer: Vec<u8>,
     drained: bool,
@@ -128,6 +140,7 @@ impl Session {
             latencies: Latencies::default(),
             counters: Counters::default(),
             last_target: None,
+            held: None,
             events: VecDeque::new(),
             buffer: Vec::new(),
             drained: true,
@@ -337,6 +350,8 @@ impl Session {
         (classes[3].queued, classes[3].queued_bytes) = (self.bulk_out.len(), self.bulk_bytes);
         let video_in = || self.video_in.iter().flatten().map(Reassembler::counters);
         let (datagrams_received, datagrams_lost) = self.sent.received_and_lost();
+        let (told_at, there) = self.inbound.peer_sees.unwrap_or((now, Heartbeat::default()));
+        let told = now.saturating_duration_since(told_at);
         Stats {
             at: now,
             state: self.silence.state(),
@@ -355,8 +370,13 @@ impl Session {
             frames_dropped: self.video_out.iter().map(|queue| queue.counters().dropped_total()).sum(),
             frames_out: video_in().map(|counters| counters.frames_out).sum(),
             frames_lost: video_in().map(|counters| counters.frames_lost).sum(),
-            frames_shown_there: self.inbound.peer_frames.0,
-            frames_lost_there: self.inbound.peer_frames.1,
+            frames_stale: video_in().map(|counters| counters.frames_stale).sum(),
+            picture_age: self.inbound.picture_age(now),
+            frames_shown_there: there.frames_received,
+            frames_lost_there: there.frames_lost,
+            frames_stale_there: there.frames_stale,
+            picture_age_there: there.picture_age_ms.map(|ms| Duration::from_millis(ms) + told),
+            held: self.held.is_some_and(|held| held.told),
             datagrams_received,
             datagrams_lost,
             controller: self.controller.name(),
@@ -373,7 +393,11 @@ impl Session {
     pub fn next_frame(&mut self, now: Instant) -> Option<Bitrate> {
         let load = self.load();
         self.controller.poll(now, load);
-        (self.is_up() && self.controller.may_encode(now, load)).then(|| self.target_rate())
+        self.may_encode(now, load).then(|| self.target_rate())
+    }
+
+    fn may_encode(&self, now: Instant, load: Load) -> bool {
+        self.is_up() && self.controller.may_encode(now, load)
     }
 
     /// Tells what is known of the radio and of the flight.
@@ -466,6 +490,7 @@ impl Session {
     fn on_new_connection(&mut self, now: Instant) {
         self.outbound.on_new_connection();
         self.sent.reset();
+        self.video_out.iter_mut().for_each(|queue| queue.set_tells_waits(false));
         self.transactions.on_new_connection();
         self.bulk_out.clear();
         self.bulk_bytes = 0;
@@ -520,6 +545,31 @@ impl Session {
             self.last_target = Some((now, target));
             self.events.push_back(Event::TargetRate(target));
         }
+        if !self.video_out.is_empty() {
+            self.update_hold(now, load);
+        }
+    }
+
+    /// Tells encoders that do not ask before each frame to pause, and to go on.
+    fn update_hold(&mut self, now: Instant, load: Load) {
+        if self.may_encode(now, load) {
+            if self.held.take().is_some_and(|held| held.told) {
+                self.events.push_back(Event::Hold(false));
+            }
+            return;
+        }
+        let is_up = self.is_up();
+        let held = self.held.get_or_insert(Held { since: now, told: false });
+        let due = !is_up || now.saturating_duration_since(held.since) >= HOLD_AFTER;
+        if due && !std::mem::replace(&mut held.told, true) {
+            self.counters.holds += 1;
+            self.events.push_back(Event::Hold(true));
+        }
+    }
+
+    /// When to tell them to pause, if nothing changes.
+    fn hold_due(&self) -> Option<Instant> {
+        self.held.filter(|held| !held.told).map(|held| held.since + HOLD_AFTER)
     }
 
     /// R_enc of [AQUILA eq. 7].

@@ -26,6 +26,8 @@ const MAX_HELD: usize = 64;
 const MAX_SLOTS: usize = 1024;
 /// See [`Session::is_past_its_time`].
 const UNTOLD_AGE_MS: u64 = 1_000;
+/// From this revision on, a peer understands how long a frame has waited at its sender.
+const TELLS_WAITS: u64 = 2;
 /// Unknown peers are reported this often.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(60);
 /// A round trip below all of the last this many heartbeats is the smallest of late.
@@ -41,14 +43,14 @@ pub(super) struct Inbound {
     pub connection: Option<ConnectionId>,
     /// Newest heartbeat of the peer: its clock, and ours when it came.
     pub heartbeat: Option<(u32, u64)>,
-    /// Frames that the peer has given out, and lost.
-    pub peer_frames: (u64, u64),
+    /// What the peer said of its pictures last, and when it came.
+    pub peer_sees: Option<(Instant, Heartbeat)>,
+    /// Per video flow, when the picture that was given out last was born.
+    pub pictures: [Option<Instant>; flow::MAX_VIDEO_FLOWS as usize],
     /// (epoch, slot) of setpoints, and the newest sequence number delivered.
     newest_setpoint: BTreeMap<(u64, u64), u64>,
     held: Vec<(ConnectionId, Bytes)>,
     rtts: VecDeque<Duration>,
-    /// Delay of the newest fragment per video flow.
-    video_delay_us: [u64; flow::MAX_VIDEO_FLOWS as usize],
     /// The first frame that was lost last.
     lost_frame: [u64; flow::MAX_VIDEO_FLOWS as usize],
     /// To be sent.
@@ -73,6 +75,11 @@ const MAX_HOLD: Duration = Duration::from_secs(1);
 impl Inbound {
     pub fn rtt_min(&self) -> Option<Duration> {
         self.rtts.iter().min().copied()
+    }
+
+    /// Age over propagation of the oldest picture on a screen here.
+    pub fn picture_age(&self, now: Instant) -> Option<Duration> {
+        self.pictures.iter().flatten().map(|born| now.saturating_duration_since(*born)).max()
     }
 
     pub fn on_unknown(&mut self, peer: UnknownPeer) {
@@ -115,6 +122,8 @@ impl Session {
         if hello.air == (self.config.side == Side::Air) {
             self.events.push_back(Event::SameSide);
         }
+        let tells_waits = hello.revision >= TELLS_WAITS;
+        self.video_out.iter_mut().for_each(|queue| queue.set_tells_waits(tells_waits));
         self.events.push_back(Event::Hello { version: hello.version, revision: hello.revision });
     }
 
@@ -276,18 +285,21 @@ impl Session {
             },
             video if (flow::VIDEO..flow::VIDEO + flow::MAX_VIDEO_FLOWS).contains(&video) => {
                 let index = (video - flow::VIDEO) as usize;
+                let age = self.frame_age(now, header.sent_us);
                 let config = &self.config.reassembly;
                 let reassembler = self.video_in[index].get_or_insert_with(|| Reassembler::new(config.clone()));
-                reassembler.push(now, body);
-                self.inbound_video_delay(index, delay_us);
+                reassembler.push(now, age, body);
             }
             _ => self.counters.malformed += 1,
         }
     }
 
-    /// The delay of a frame is that of its last fragment to come.
-    fn inbound_video_delay(&mut self, flow: usize, delay_us: u64) {
-        self.inbound.video_delay_us[flow] = delay_us;
+    /// How long ago video left the other side, over propagation. By trusted heartbeats, as for setpoints, and by the fastest
+    /// packet of the last 10 s: through a trickle even trusted heartbeats are late for more than the 2 s that they count.
+    fn frame_age(&self, now: Instant, sent_us: u32) -> Duration {
+        let now_us = self.clock_us(now);
+        let trusted = self.delay.age_us(sent_us, now_us).unwrap_or_default();
+        Duration::from_micros(trusted.max(self.delay.excess_us(sent_us, now_us)))
     }
 
     fn on_copies(&mut self, now: Instant, connection: ConnectionId, mut body: &[u8], early: bool) {
@@ -312,7 +324,7 @@ impl Session {
         };
         let received_us = self.inbound.received_us;
         self.inbound.heartbeat = Some((header.sent_us, received_us));
-        self.inbound.peer_frames = (heartbeat.frames_received, heartbeat.frames_lost);
+        self.inbound.peer_sees = Some((now, heartbeat));
         if let Some((echo_us, held_us)) = heartbeat.echo {
             let round_us = u64::from((received_us as u32).wrapping_sub(echo_us)).saturating_sub(held_us);
             let rtt = Duration::from_micros(round_us);
@@ -358,7 +370,8 @@ impl Session {
     fn on_video_event(&mut self, now: Instant, index: usize, event: VideoEvent) {
         match event {
             VideoEvent::Frame(frame) => {
-                let delay = Duration::from_micros(self.inbound.video_delay_us[index]);
+                let delay = now.saturating_duration_since(frame.born);
+                self.inbound.pictures[index] = Some(frame.born);
                 self.latencies.by_class[Class::Video.index()].add(now, delay);
                 self.counters.frames_late += u64::from(delay > LATE);
                 let bytes = frame.packets.clone().map(|packet| packet.len()).sum();

@@ -52,6 +52,8 @@ pub struct Counters {
     pub recovery_requests: u64,
     /// Wanted from our camera.
     pub recovery_points_wanted: u64,
+    /// Times that encoders were told to pause.
+    pub holds: u64,
     /// UDP packets and bytes sent and received.
     pub packets_out: u64,
     /// Bytes sent.
@@ -120,10 +122,20 @@ pub struct Stats {
     pub frames_out: u64,
     /// Known lost on the way to this side.
     pub frames_lost: u64,
+    /// Come to this side, but too old to be given out.
+    pub frames_stale: u64,
+    /// Age over propagation of the picture given out last; the oldest of several cameras'.
+    pub picture_age: Option<Duration>,
     /// What the other side says it has given out and lost.
     pub frames_shown_there: u64,
     /// Lost there.
     pub frames_lost_there: u64,
+    /// Too old to be given out there.
+    pub frames_stale_there: u64,
+    /// Age over propagation of the picture that the other side has given out last, as far as is known here.
+    pub picture_age_there: Option<Duration>,
+    /// Encoders have been told to pause.
+    pub held: bool,
     /// Datagrams reported received and lost by the other side.
     pub datagrams_received: u64,
     /// Lost.

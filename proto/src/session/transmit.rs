@@ -143,13 +143,14 @@ impl Session {
             self.silence.next_deadline(limits),
             self.video_in.iter().flatten().filter_map(|reassembler| reassembler.next_deadline()).min(),
             self.video_out.iter().filter_map(|queue| queue.next_deadline()).min(),
+            self.hold_due(),
             None,
             None,
         ];
         if self.bearer.is_ready() {
-            due[7] = self.copies_due(now);
+            due[8] = self.copies_due(now);
             if self.outbound.live {
-                due[8] = [self.arrivals.next_due(), self.outbound.heartbeat_due, self.gate_due(now)]
+                due[9] = [self.arrivals.next_due(), self.outbound.heartbeat_due, self.gate_due(now)]
                     .into_iter()
                     .flatten()
                     .min();
@@ -315,8 +316,10 @@ impl Session {
         let counters = || self.video_in.iter().flatten().map(|reassembler| reassembler.counters());
         let frames_received = counters().map(|counters| counters.frames_out).sum();
         let frames_lost = counters().map(|counters| counters.frames_lost).sum();
+        let frames_stale = counters().map(|counters| counters.frames_stale).sum();
+        let picture_age_ms = self.inbound.picture_age(now).map(|age| age.as_millis() as u64);
         let mut body = Vec::with_capacity(32);
-        Heartbeat { echo, frames_received, frames_lost }.put(&mut body);
+        Heartbeat { echo, frames_received, frames_lost, frames_stale, picture_age_ms }.put(&mut body);
         self.send_datagram(now, flow::HEARTBEAT, &body)
     }
 

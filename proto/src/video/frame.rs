@@ -21,6 +21,9 @@ pub struct VideoFrame {
     pub first_fragment: Instant,
     /// When the last of its fragments came in.
     pub completed: Instant,
+    /// When its first packet would have been here, had nothing waited anywhere: now less this is the frame's age over
+    /// propagation.
+    pub born: Instant,
 }
 
 /// The packets of a frame, as slices of one shared buffer.

@@ -59,6 +59,7 @@ pub struct SendQueue {
     abandoned: Option<FragmentHeader>,
     recovery_needed: bool,
     grace_until: Option<Instant>,
+    tells_waits: bool,
     spare: Vec<Vec<u8>>,
     counters: QueueCounters,
 }
@@ -134,6 +135,8 @@ struct Frame {
     kind: PacketKind,
     classified: bool,
     arrived: Instant,
+    /// The other side is told how long it has waited.
+    tells_wait: bool,
     ended: bool,
 }
 
@@ -201,6 +204,7 @@ impl SendQueue {
             abandoned: None,
             recovery_needed: false,
             grace_until: None,
+            tells_waits: false,
             spare: Vec::new(),
             counters: QueueCounters::default(),
         }
@@ -265,9 +269,11 @@ impl SendQueue {
         }
         let frame = self.frames.front_mut()?;
         let (size, last) = frame.next_cut(max_payload)?;
+        let waited = now.saturating_duration_since(frame.arrived).as_millis();
+        let waited_ms = frame.tells_now().then(|| u16::try_from(waited).unwrap_or(u16::MAX));
         let number = *frame.number.get_or_insert(self.next_number);
         self.next_number = number.wrapping_add(1);
-        let header = FragmentHeader { flags: frame.flags(last), frame: number, index: frame.next_index };
+        let header = FragmentHeader { flags: frame.flags(last), frame: number, index: frame.next_index, waited_ms };
         header.put(out);
         out.put_slice(&frame.bytes[frame.sent..frame.sent + size]);
         frame.sent += size;
@@ -360,6 +366,11 @@ impl SendQueue {
         self.grace_until = Some(now + GRACE);
     }
 
+    /// Whether the other side understands how long a frame has waited here; for frames that come in from now on.
+    pub fn set_tells_waits(&mut self, tells: bool) {
+        self.tells_waits = tells;
+    }
+
     fn front_expires(&self) -> Option<Instant> {
         let frame = self.frames.front()?;
         let begun = frame.number.is_some();
@@ -405,7 +416,7 @@ impl SendQueue {
             self.counters.dropped[DropReason::Full as usize] += 1;
             refused = Some(DropReason::Full);
         } else {
-            self.frames.push_back(Frame::new(self.spare.pop().unwrap_or_default(), now));
+            self.frames.push_back(Frame::new(self.spare.pop().unwrap_or_default(), now, self.tells_waits));
         }
         self.open = Some(Open { last: None, since: now, last_packet: now, refused });
     }
@@ -447,7 +458,8 @@ impl SendQueue {
         if let Some(number) = frame.number {
             self.counters.frames_abandoned += 1;
             let flags = FragmentFlags { abandoned: true, ..frame.flags(false) };
-            self.abandoned = Some(FragmentHeader { flags, frame: number, index: frame.next_index });
+            let (frame, index) = (number, frame.next_index);
+            self.abandoned = Some(FragmentHeader { flags, frame, index, waited_ms: None });
         }
         self.recycle(Some(frame.bytes));
     }
@@ -480,7 +492,7 @@ impl SendQueue {
 }
 
 impl Frame {
-    fn new(bytes: Vec<u8>, arrived: Instant) -> Self {
+    fn new(bytes: Vec<u8>, arrived: Instant, tells_wait: bool) -> Self {
         Self {
             bytes,
             sent: 0,
@@ -490,6 +502,7 @@ impl Frame {
             kind: PacketKind::Neutral,
             classified: false,
             arrived,
+            tells_wait,
             ended: false,
         }
     }
@@ -513,8 +526,14 @@ impl Frame {
         self.next_index == MAX_FRAGMENTS - 1 && self.next_cut(max_payload).is_some_and(|(_, last)| !last)
     }
 
+    /// Whether the next fragment says how long the frame has waited.
+    fn tells_now(&self) -> bool {
+        self.tells_wait && self.next_index == 0
+    }
+
     fn room(&self, max_payload: usize) -> usize {
-        let header = FragmentHeader { flags: FragmentFlags::default(), frame: 0, index: self.next_index };
+        let waited_ms = self.tells_now().then_some(0);
+        let header = FragmentHeader { flags: FragmentFlags::default(), frame: 0, index: self.next_index, waited_ms };
         max_payload.saturating_sub(header.wire_len()).max(1)
     }
 

@@ -17,6 +17,9 @@ pub struct ReassemblerConfig {
     pub reorder_time: Duration,
     /// Silence after which a frame that nothing came after is given up.
     pub frame_timeout: Duration,
+    /// A frame that is this old, over propagation, is not given out nor waited for: whoever flies by an old picture flies
+    /// elsewhere.
+    pub max_frame_age: Duration,
     /// Most frames in flight; a fragment further ahead gives the oldest up.
     pub max_frames: usize,
     /// Most bytes of frames that are not complete or not given out; beyond, the oldest are given up.
@@ -30,7 +33,7 @@ pub struct ReassemblerConfig {
 pub enum VideoEvent {
     /// A whole frame. Numbers of frames and losses increase from event to event.
     Frame(VideoFrame),
-    /// Frames that are not going to come.
+    /// Frames that are not going to come, or came too late to be of use.
     FramesLost {
         /// Number of the first of them.
         first: u64,
@@ -91,6 +94,9 @@ pub struct ReassemblyCounters {
     pub packets_out: u64,
     /// Frames lost, the unimportant and the abandoned included.
     pub frames_lost: u64,
+    /// Frames that came, whole or in part, and became older than [`ReassemblerConfig::max_frame_age`]; not given out, and
+    /// not counted as lost.
+    pub frames_stale: u64,
     /// Frames lost to which later ones refer.
     pub frames_lost_matter: u64,
     /// Frames of which the sender said that it had dropped the rest.
@@ -127,6 +133,7 @@ impl Default for ReassemblerConfig {
         Self {
             reorder_time: DEFAULT_REORDER_TIME,
             frame_timeout: DEFAULT_FRAME_TIMEOUT,
+            max_frame_age: DEFAULT_MAX_FRAME_AGE,
             max_frames: DEFAULT_MAX_FRAMES,
             max_bytes: DEFAULT_MAX_BYTES,
             recovery_interval: DEFAULT_RECOVERY_INTERVAL,
@@ -154,8 +161,9 @@ impl Reassembler {
         }
     }
 
-    /// Takes one fragment, header and bytes. What is not a fragment is counted and dropped.
-    pub fn push(&mut self, now: Instant, fragment: &[u8]) {
+    /// Takes one fragment, header and bytes, that left the sender `age` ago, over propagation, as far as is known. What is
+    /// not a fragment is counted and dropped.
+    pub fn push(&mut self, now: Instant, age: Duration, fragment: &[u8]) {
         self.counters.fragments_in += 1;
         self.counters.bytes_in += ByteCount::from(fragment.len());
         let Ok((header, bytes)) = FragmentHeader::parse(fragment) else {
@@ -163,7 +171,7 @@ impl Reassembler {
             return;
         };
         if let Some(number) = self.expect(now, header.frame) {
-            self.add(now, number, &header, bytes);
+            self.add(now, age, number, &header, bytes);
             // Still broken and the flow still alive: the last request may have been lost.
             self.ask |= self.picture == Picture::Broken;
         }
@@ -247,7 +255,7 @@ impl Reassembler {
     /// Begins anew at `frame`, in the next epoch, so that numbers given out still increase.
     fn restart(&mut self, now: Instant, next: u64, frame: u32) -> u64 {
         while !self.slots.is_empty() {
-            self.resolve_front();
+            self.resolve_front(now);
         }
         let number = (((next >> 32) + 1) << 32) | u64::from(frame);
         self.next = Some(number);
@@ -258,20 +266,20 @@ impl Reassembler {
         number
     }
 
-    fn add(&mut self, now: Instant, number: u64, header: &FragmentHeader, bytes: &[u8]) {
+    fn add(&mut self, now: Instant, age: Duration, number: u64, header: &FragmentHeader, bytes: &[u8]) {
         let Some(mut position) = self.make_slot(now, number) else { return };
         let cost = slot::cost(bytes.len());
         while self.held + self.events_bytes + cost > self.config.max_bytes.as_usize() {
             // The oldest frames go first; if that is this one, it does not fit at all.
             self.counters.frames_overflowed += u64::from(!self.slots[0].is_empty());
-            self.resolve_front();
+            self.resolve_front(now);
             if position == 0 {
                 return;
             }
             position -= 1;
         }
         let slot = &mut self.slots[position];
-        match slot.add(now, header, bytes, self.size_hint) {
+        match slot.add(now, age, header, bytes, self.size_hint) {
             Added::Kept => self.held += cost,
             Added::Duplicate => self.counters.duplicate += 1,
             Added::Malformed => self.counters.malformed += 1,
@@ -291,7 +299,7 @@ impl Reassembler {
         let max_frames = self.config.max_frames.max(1) as u64;
         while number - self.next? >= max_frames && !self.slots.is_empty() {
             self.counters.frames_overflowed += u64::from(!self.slots[0].is_empty());
-            self.resolve_front();
+            self.resolve_front(now);
         }
         let next = self.next?;
         if number - next >= max_frames {
@@ -319,16 +327,21 @@ impl Reassembler {
             if !(front.is_complete() || front.is_over() || due) {
                 break;
             }
-            self.resolve_front();
+            self.resolve_front(now);
         }
     }
 
-    /// Gives out the front frame if it is complete, and counts it as lost otherwise.
-    fn resolve_front(&mut self) {
+    /// Gives out the front frame if it is complete and in time, and counts it as lost or stale otherwise.
+    fn resolve_front(&mut self, now: Instant) {
         let (Some(slot), Some(number)) = (self.slots.pop_front(), self.next) else { return };
         self.next = Some(number + 1);
         self.held -= slot.held();
         let (disposable, classified) = (slot.disposable(), slot.classified());
+        let expired = slot.expires(&self.config).is_some_and(|at| at <= now);
+        if expired && !slot.is_over() {
+            self.counters.frames_stale += 1;
+            return self.miss(number, 1, !disposable);
+        }
         let Some(frame) = slot.into_frame(number) else { return self.lose(number, 1, !disposable) };
         self.size_hint = frame.packets.byte_len();
         self.counters.frames_out += 1;
@@ -346,8 +359,13 @@ impl Reassembler {
 
     fn lose(&mut self, first: u64, count: u64, matters: bool) {
         self.counters.frames_lost += count;
+        self.counters.frames_lost_matter += if matters { count } else { 0 };
+        self.miss(first, count, matters);
+    }
+
+    /// Frames that the decoder will not see.
+    fn miss(&mut self, first: u64, count: u64, matters: bool) {
         if matters {
-            self.counters.frames_lost_matter += count;
             (self.picture, self.ask) = (Picture::Broken, true);
         }
         if let Some(VideoEvent::FramesLost { first: run, count: len, matters: same }) = self.events.back_mut()
@@ -390,6 +408,8 @@ fn event_bytes(event: &VideoEvent) -> usize {
 const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(20);
 /// The sender gives up a frame at 300 ms; the rest is for queues on the way.
 const DEFAULT_FRAME_TIMEOUT: Duration = Duration::from_millis(500);
+/// At 20 m/s the aircraft is ten metres further.
+const DEFAULT_MAX_FRAME_AGE: Duration = Duration::from_millis(500);
 /// 4 s at 60 frames/s; 340 ms at 8 Mbit/s if each datagram is a frame of its own (MPEG-TS: 760 a second).
 const DEFAULT_MAX_FRAMES: usize = 256;
 /// The largest frame and as much again.

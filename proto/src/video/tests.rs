@@ -123,7 +123,7 @@ proptest! {
             while let Some(deadline) = reassembler.next_deadline().filter(|deadline| deadline < at) {
                 events.extend(drain(&mut reassembler, deadline));
             }
-            reassembler.push(*at, fragment);
+            reassembler.push(*at, Duration::ZERO, fragment);
             events.extend(drain(&mut reassembler, *at));
             prop_assert!(reassembler.held_bytes() <= config.max_bytes);
         }
@@ -185,7 +185,7 @@ proptest! {
                 bytes[4] &= 0x0f;
                 bytes[5] &= 0x03;
             }
-            reassembler.push(now, &bytes);
+            reassembler.push(now, Duration::ZERO, &bytes);
             drain(&mut reassembler, now);
             prop_assert!(reassembler.held_bytes() <= config.max_bytes);
             prop_assert!(reassembler.frames_in_flight() <= config.max_frames);
@@ -222,7 +222,7 @@ fn real_streams_come_out_identical_and_are_understood() {
             now += Duration::from_micros(500);
             assert_eq!(queue.push(now, packet), PushOutcome::Queued);
             for fragment in pop_all(&mut queue, now, 1100) {
-                reassembler.push(now, &fragment);
+                reassembler.push(now, Duration::ZERO, &fragment);
                 frames.extend(drain(&mut reassembler, now).into_iter().map(|event| match event {
                     VideoEvent::Frame(frame) => frame,
                     event => panic!("{event:?}"),

@@ -46,6 +46,10 @@ pub struct Heartbeat {
     pub frames_received: u64,
     /// Video frames that this end knows it lost.
     pub frames_lost: u64,
+    /// Video frames that came too late to be given out.
+    pub frames_stale: u64,
+    /// Age over propagation, in milliseconds, of the picture that was given out last; the oldest of several cameras'.
+    pub picture_age_ms: Option<u64>,
 }
 
 impl Heartbeat {
@@ -57,9 +61,11 @@ impl Heartbeat {
         put_varint(out, held_us);
         put_varint(out, self.frames_received);
         put_varint(out, self.frames_lost);
+        put_varint(out, self.frames_stale);
+        put_varint(out, self.picture_age_ms.map_or(0, |ms| ms.saturating_add(1)));
     }
 
-    /// Reads a body; bytes after it are ignored, for later versions.
+    /// Reads a body; bytes after it are ignored, for later versions. Ends of revision 1 do not send the last two fields.
     pub fn parse(mut bytes: &[u8]) -> Option<Self> {
         let (&has_echo, rest) = bytes.split_first()?;
         bytes = rest;
@@ -67,7 +73,10 @@ impl Heartbeat {
         let held_us = take_varint(&mut bytes)?;
         let frames_received = take_varint(&mut bytes)?;
         let frames_lost = take_varint(&mut bytes)?;
-        Some(Self { echo: (has_echo == 1).then_some((echo_us, held_us)), frames_received, frames_lost })
+        let frames_stale = take_varint(&mut bytes).unwrap_or_default();
+        let picture_age_ms = take_varint(&mut bytes).unwrap_or_default().checked_sub(1);
+        let echo = (has_echo == 1).then_some((echo_us, held_us));
+        Some(Self { echo, frames_received, frames_lost, frames_stale, picture_age_ms })
     }
 }
 
@@ -108,6 +117,7 @@ pub fn unwrap_seq(near: u64, wrapped: u16) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::varint::varint_len;
 
     #[test]
     fn header_round_trip_and_every_truncation_is_refused() {
@@ -123,14 +133,19 @@ mod tests {
 
     #[test]
     fn heartbeat_round_trip_with_and_without_echo() {
-        for echo in [None, Some((u32::MAX, 5_000_000_000))] {
-            let heartbeat = Heartbeat { echo, frames_received: 70_000, frames_lost: 1 };
+        for (echo, picture_age_ms) in [(None, None), (Some((u32::MAX, 5_000_000_000)), Some(0)), (None, Some(70_000))] {
+            let (frames_received, frames_lost, frames_stale) = (70_000, 1, 2);
+            let heartbeat = Heartbeat { echo, frames_received, frames_lost, frames_stale, picture_age_ms };
             let mut out = Vec::new();
             heartbeat.put(&mut out);
             assert_eq!(Heartbeat::parse(&out), Some(heartbeat));
-            for len in 0..out.len() {
+            // Up to the end of revision 1's fields.
+            let old_len = 1 + 4 + varint_len(echo.unwrap_or_default().1) + 4 + 1;
+            for len in 0..old_len {
                 assert_eq!(Heartbeat::parse(&out[..len]), None);
             }
+            let old = Heartbeat { frames_stale: 0, picture_age_ms: None, ..heartbeat };
+            assert_eq!(Heartbeat::parse(&out[..old_len]), Some(old));
         }
     }
 

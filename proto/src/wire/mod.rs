@@ -7,7 +7,7 @@ pub mod message;
 pub mod varint;
 
 /// Takes a big-endian number from the front of `bytes`; `None`, taking nothing, if they end too early.
-fn take_u16(bytes: &mut &[u8]) -> Option<u16> {
+pub(crate) fn take_u16(bytes: &mut &[u8]) -> Option<u16> {
     let (taken, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(u16::from_be_bytes(*taken))

@@ -39,7 +39,7 @@ fn a_frame_is_cut_into_equal_fragments() {
     for (index, header) in headers(&fragments).into_iter().enumerate() {
         let flags =
             FragmentFlags { last: index == 2, recovery_point: true, classified: true, ..FragmentFlags::default() };
-        assert_eq!(header, FragmentHeader { flags, frame: 0, index: index as u32 });
+        assert_eq!(header, FragmentHeader { flags, frame: 0, index: index as u32, waited_ms: None });
     }
     assert_eq!((queue.queued_frames(), queue.queued_bytes(), queue.next_deadline()), (0, ByteCount::ZERO, None));
     assert_eq!(queue.counters().frames_sent, 1);
@@ -250,4 +250,17 @@ fn frames_beyond_all_bounds_are_dropped() {
     assert!(last.flags.abandoned);
     assert_eq!((fragments.len(), last.index), (MAX_FRAGMENTS as usize, MAX_FRAGMENTS - 1));
     assert_eq!(queue.counters().dropped(DropReason::TooLarge), 1);
+}
+
+#[test]
+fn the_first_fragment_says_how_long_its_frame_has_waited_to_those_who_understand() {
+    let now = epoch();
+    let mut queue = SendQueue::new(SendQueueConfig::default());
+    for (tells, waited_ms) in [(false, None), (true, Some(70))] {
+        queue.set_tells_waits(tells);
+        queue.push(now, &rtp(true, 0, 0, 1, &[0; 300]));
+        let fragments = pop_all(&mut queue, now + Duration::from_micros(70_999), 200);
+        let waits: Vec<_> = headers(&fragments).iter().map(|header| header.waited_ms).collect();
+        assert_eq!(waits, [waited_ms, None]);
+    }
 }

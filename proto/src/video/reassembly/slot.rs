@@ -1,7 +1,7 @@
 //! The place of one frame while its fragments come in.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
@@ -27,6 +27,8 @@ pub(super) struct Slot {
     classified: bool,
     /// No more of it is going to come.
     over: bool,
+    /// The earliest that any fragment says.
+    born: Option<Instant>,
     first_fragment: Option<Instant>,
     last_fragment: Option<Instant>,
     /// When a fragment of a later frame came first.
@@ -48,7 +50,15 @@ pub(super) fn cost(bytes: usize) -> usize {
 }
 
 impl Slot {
-    pub(super) fn add(&mut self, now: Instant, header: &FragmentHeader, bytes: &[u8], size_hint: usize) -> Added {
+    /// Takes a fragment that left the sender `age` ago, over propagation.
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        age: Duration,
+        header: &FragmentHeader,
+        bytes: &[u8],
+        size_hint: usize,
+    ) -> Added {
         let (index, flags) = (header.index, header.flags);
         if self.over || self.is_complete() {
             return Added::Duplicate;
@@ -56,7 +66,7 @@ impl Slot {
         let known_end = self.last_index.map_or(u32::MAX, |last| last + 1);
         let seen_end = self.early.last_key_value().map_or(self.next_index, |(index, _)| index + 1);
         if flags.abandoned {
-            self.on_seen(now, header);
+            self.on_seen(now, age, header);
             self.over = true;
             return Added::Abandoned;
         }
@@ -66,7 +76,7 @@ impl Slot {
         if index < self.next_index || self.early.contains_key(&index) {
             return Added::Duplicate;
         }
-        self.on_seen(now, header);
+        self.on_seen(now, age, header);
         if self.bytes.len() + self.early_bytes + bytes.len() > MAX_FRAME_BYTES {
             self.over = true;
             return Added::TooLarge;
@@ -104,7 +114,12 @@ impl Slot {
     pub(super) fn deadline(&self, config: &ReassemblerConfig) -> Option<Instant> {
         let overtaken = self.overtaken.map(|at| at + config.reorder_time);
         let silent = self.last_fragment.map(|at| at + config.frame_timeout);
-        overtaken.into_iter().chain(silent).min()
+        overtaken.into_iter().chain(silent).chain(self.expires(config)).min()
+    }
+
+    /// When the frame is too old to be of use; `None` before anything of it has come.
+    pub(super) fn expires(&self, config: &ReassemblerConfig) -> Option<Instant> {
+        self.born?.checked_add(config.max_frame_age)
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -146,12 +161,15 @@ impl Slot {
             return None;
         }
         let (recovery_point, disposable) = (self.recovery_point, self.disposable());
-        let (first_fragment, completed) = (self.first_fragment?, self.last_fragment?);
+        let (first_fragment, completed, born) = (self.first_fragment?, self.last_fragment?, self.born?);
         let packets = Packets::new(self.bytes.freeze())?;
-        Some(VideoFrame { number, packets, recovery_point, disposable, first_fragment, completed })
+        Some(VideoFrame { number, packets, recovery_point, disposable, first_fragment, completed, born })
     }
 
-    fn on_seen(&mut self, now: Instant, header: &FragmentHeader) {
+    fn on_seen(&mut self, now: Instant, age: Duration, header: &FragmentHeader) {
+        let age = age.saturating_add(Duration::from_millis(header.waited_ms.unwrap_or_default().into()));
+        let born = now.checked_sub(age).unwrap_or(now);
+        self.born = Some(self.born.map_or(born, |known| known.min(born)));
         self.seen += 1;
         self.disposable += u32::from(header.flags.disposable);
         self.recovery_point |= header.flags.recovery_point;

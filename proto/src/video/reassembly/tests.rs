@@ -12,7 +12,7 @@ const PACKET: [u8; 2] = [1, VALUE];
 
 fn fragment(frame: u32, index: u32, flags: FragmentFlags, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    FragmentHeader { flags, frame, index }.put(&mut out);
+    FragmentHeader { flags, frame, index, waited_ms: None }.put(&mut out);
     out.extend(bytes);
     out
 }
@@ -45,7 +45,7 @@ fn begun(now: Instant, frame: u32) -> Reassembler {
 
 /// Pushes, drains and names the events.
 fn push(reassembler: &mut Reassembler, now: Instant, fragment: &[u8]) -> Vec<String> {
-    reassembler.push(now, fragment);
+    reassembler.push(now, Duration::ZERO, fragment);
     events(reassembler, now)
 }
 
@@ -190,14 +190,14 @@ fn memory_is_bounded_and_the_oldest_frames_go() {
     let config = ReassemblerConfig { max_bytes: ByteCount(10_000), ..ReassemblerConfig::default() };
     let mut reassembler = Reassembler::new(config);
     for frame in 0..100 {
-        reassembler.push(now, &fragment(frame, 1, KNOWN, &[0; 936]));
+        reassembler.push(now, Duration::ZERO, &fragment(frame, 1, KNOWN, &[0; 936]));
         drain(&mut reassembler, now);
         assert!(reassembler.held_bytes() <= ByteCount(10_000));
     }
     assert_eq!(reassembler.counters().frames_overflowed, 90);
     // Empty fragments are not free.
     for index in 0..MAX_FRAGMENTS {
-        reassembler.push(now, &fragment(100, index, KNOWN, &[]));
+        reassembler.push(now, Duration::ZERO, &fragment(100, index, KNOWN, &[]));
         drain(&mut reassembler, now);
         assert!(reassembler.held_bytes() <= ByteCount(10_000));
     }
@@ -209,8 +209,8 @@ fn a_frame_of_more_than_the_limit_is_lost() {
     let config = ReassemblerConfig { max_bytes: ByteCount(u64::MAX), ..ReassemblerConfig::default() };
     let mut reassembler = Reassembler::new(config);
     let half = vec![0; MAX_FRAME_BYTES / 2];
-    reassembler.push(now, &fragment(0, 0, KNOWN, &half));
-    reassembler.push(now, &fragment(0, 2, KNOWN, &half));
+    reassembler.push(now, Duration::ZERO, &fragment(0, 0, KNOWN, &half));
+    reassembler.push(now, Duration::ZERO, &fragment(0, 2, KNOWN, &half));
     assert_eq!(events(&mut reassembler, now), nothing());
     assert_eq!(push(&mut reassembler, now, &fragment(0, 1, KNOWN, &[1])), ["lost 0+1", "recovery"]);
     assert_eq!(reassembler.held_bytes(), ByteCount::ZERO);
@@ -286,4 +286,54 @@ fn losing_a_frame_that_no_other_refers_to_breaks_nothing() {
     push(&mut reassembler, now, &whole(2));
     assert_eq!(events(&mut reassembler, now + 20 * MS), ["lost 1+1 unimportant", "frame 2"]);
     assert_eq!(reassembler.counters().frames_lost_matter, 0);
+}
+
+#[test]
+fn a_frame_that_is_too_old_is_not_given_out_and_a_recovery_point_is_asked_for() {
+    let now = epoch();
+    let mut reassembler = begun(now, 0);
+    reassembler.push(now, 500 * MS, &whole(1));
+    assert_eq!(events(&mut reassembler, now), ["lost 1+1", "recovery"]);
+    reassembler.push(now, 499 * MS, &whole(2));
+    assert_eq!(events(&mut reassembler, now), ["frame 2"]);
+    let counters = reassembler.counters();
+    assert_eq!((counters.frames_stale, counters.frames_lost, counters.frames_out), (1, 0, 2));
+    assert_eq!(reassembler.held_bytes(), ByteCount::ZERO);
+}
+
+#[test]
+fn what_a_frame_has_waited_at_the_sender_counts() {
+    let now = epoch();
+    let mut reassembler = begun(now, 0);
+    let waited = |frame, waited_ms| {
+        let mut out = Vec::new();
+        FragmentHeader { flags: LAST, frame, index: 0, waited_ms: Some(waited_ms) }.put(&mut out);
+        out.extend(PACKET);
+        out
+    };
+    reassembler.push(now, 200 * MS, &waited(1, 300));
+    assert_eq!(events(&mut reassembler, now), ["lost 1+1", "recovery"]);
+    reassembler.push(now, 200 * MS, &waited(2, 299));
+    let frame = reassembler.poll(now);
+    assert!(matches!(frame, Some(VideoEvent::Frame(frame)) if now - frame.born == 499 * MS));
+    reassembler.push(now, Duration::ZERO, &waited(3, u16::MAX));
+    assert_eq!(events(&mut reassembler, now), ["lost 3+1"]);
+}
+
+#[test]
+fn a_frame_that_can_no_longer_make_it_is_not_waited_for() {
+    let now = epoch();
+    let config = ReassemblerConfig { reorder_time: 80 * MS, ..ReassemblerConfig::default() };
+    let mut reassembler = Reassembler::new(config);
+    push(&mut reassembler, now, &idr(0));
+    reassembler.push(now, 490 * MS, &head(1));
+    reassembler.push(now, 450 * MS, &whole(2));
+    assert_eq!(events(&mut reassembler, now), nothing());
+    assert_eq!(reassembler.next_deadline(), Some(now + 10 * MS), "and not the time for reordering");
+    assert_eq!(events(&mut reassembler, now + 10 * MS), ["lost 1+1", "frame 2", "recovery"]);
+    // One behind that is younger does not grow too old with it.
+    reassembler.push(now + 10 * MS, 499 * MS, &head(3));
+    reassembler.push(now + 10 * MS, 498 * MS, &whole(4));
+    assert_eq!(events(&mut reassembler, now + 11 * MS), ["lost 3+1", "frame 4"]);
+    assert_eq!((reassembler.counters().frames_lost, reassembler.counters().frames_stale), (0, 2));
 }

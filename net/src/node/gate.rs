@@ -1,0 +1,74 @@
+//! Whether a picture should be encoded, asked of the node's loop from the thread that encodes.
+
+use std::sync::mpsc as reply;
+use std::time::{Duration, Instant};
+
+use aquila_proto::{Bitrate, Session};
+use tokio::sync::mpsc;
+
+/// A loop that does not answer within this has other worries. A third of a frame at 30 a second.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// Encoders that ask at the same time.
+const WAITING: usize = 16;
+
+/// Asks a running node before each frame; for an encoder in this process, on a thread of its own.
+#[derive(Debug, Clone)]
+pub struct FrameGate {
+    questions: mpsc::Sender<Question>,
+}
+
+/// A picture is there.
+#[derive(Debug)]
+pub(super) struct Question(reply::SyncSender<Option<Bitrate>>);
+
+impl FrameGate {
+    pub(super) fn new() -> (Self, mpsc::Receiver<Question>) {
+        let (questions, asked) = mpsc::channel(WAITING);
+        (Self { questions }, asked)
+    }
+
+    /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out; see
+    /// [`Session::next_frame`]. Blocks for at most 10 ms. A node that does not answer by then, or has ended, could not
+    /// send the frame either.
+    pub fn next_frame(&self) -> Option<Bitrate> {
+        let (answer, answered) = reply::sync_channel(1);
+        self.questions.try_send(Question(answer)).ok()?;
+        answered.recv_timeout(PATIENCE).ok().flatten()
+    }
+}
+
+impl Question {
+    pub(super) fn answer(self, session: &mut Session) {
+        // There is room for the one answer; nobody there means that it came too late.
+        let _ = self.0.try_send(session.next_frame(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_does_not_answer_holds_nobody_up() {
+        let (gate, asked) = FrameGate::new();
+        let began = Instant::now();
+        assert_eq!(gate.next_frame(), None);
+        assert!(began.elapsed() >= PATIENCE);
+        for _ in 0..2 * WAITING {
+            assert_eq!(gate.next_frame(), None, "no more questions than there is room for");
+        }
+        drop(asked);
+        assert_eq!(gate.next_frame(), None);
+    }
+
+    #[test]
+    fn the_answer_is_for_the_one_who_asked() {
+        let (gate, mut asked) = FrameGate::new();
+        let node = std::thread::spawn(move || {
+            let Question(answer) = asked.blocking_recv().unwrap();
+            answer.try_send(Some(Bitrate(7))).unwrap();
+        });
+        assert_eq!(gate.next_frame(), Some(Bitrate(7)));
+        node.join().unwrap();
+    }
+}
