@@ -3,17 +3,25 @@
 //! Pure: reports and time in, numbers out. No QUIC here; the reports are of our own feedback, which has the arrival time
 //! of every datagram.
 
+mod digest;
 mod encoder;
 pub mod fpv2;
 mod minimum;
+pub mod paper;
 mod radio;
+pub mod scream;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod testing;
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 pub use encoder::EncoderRange;
 pub use fpv2::{Fpv2, Fpv2Config};
+pub use paper::{Paper, PaperConfig};
 pub use radio::Radio;
+pub use scream::{Scream, ScreamConfig};
 
 use crate::{Bitrate, ByteCount};
 
@@ -121,6 +129,12 @@ pub trait Controller: Debug + Send {
 pub enum CongestionConfig {
     /// SCReAM-FPV2, see [`fpv2`].
     Fpv2(Fpv2Config),
+    /// The AQUILA paper's, see [`paper`].
+    Paper(PaperConfig),
+    /// The same by the printed units.
+    PaperLiteral(PaperConfig),
+    /// SCReAM v2, see [`scream`].
+    Scream(ScreamConfig),
 }
 
 impl Default for CongestionConfig {
@@ -131,12 +145,15 @@ impl Default for CongestionConfig {
 
 impl CongestionConfig {
     /// Names of all controllers.
-    pub const NAMES: [&'static str; 1] = ["fpv2"];
+    pub const NAMES: [&'static str; 4] = ["fpv2", "paper", "paper-literal", "scream"];
 
     /// The controller of that name, with its default parameters.
     pub fn by_name(name: &str) -> Option<Self> {
         match name {
             "fpv2" => Some(Self::Fpv2(Fpv2Config::default())),
+            "paper" => Some(Self::Paper(PaperConfig::default())),
+            "paper-literal" => Some(Self::PaperLiteral(PaperConfig::default())),
+            "scream" => Some(Self::Scream(ScreamConfig::default())),
             _ => None,
         }
     }
@@ -145,6 +162,13 @@ impl CongestionConfig {
     pub fn build(&self, range: EncoderRange) -> Box<dyn Controller> {
         match self {
             Self::Fpv2(config) => Box::new(Fpv2::new(*config, range)),
+            Self::Paper(config) => Box::new(Paper::new(*config, paper::Units::Packets)),
+            Self::PaperLiteral(config) => Box::new(Paper::new(*config, paper::Units::Bytes)),
+            Self::Scream(config) => Box::new(Scream::new(*config, range)),
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests;
