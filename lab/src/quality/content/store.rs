@@ -21,7 +21,7 @@ pub enum StoreError {
     #[error(transparent)]
     Clip(#[from] ClipError),
     /// The temporary file cannot be written or read.
-    #[error("pictures cannot be kept in {folder}: {error}")]
+    #[error("pictures in {folder}: {error}")]
     File {
         /// Where.
         folder: String,
@@ -71,6 +71,24 @@ impl Store {
                 })?;
                 store.kept = kept;
             }
+        }
+        Ok(store)
+    }
+
+    /// Raw pictures of that size in a file, I420, without anything between them.
+    ///
+    /// # Errors
+    /// [`StoreError::File`], also if there is not one whole picture in it.
+    pub fn open(path: &Path, (width, height): (usize, usize)) -> Result<Self, StoreError> {
+        let folder = path.display().to_string();
+        let wrong = |error| StoreError::File { folder: folder.clone(), error };
+        let file = File::open(path).map_err(wrong)?;
+        let len = file.metadata().map_err(wrong)?.len();
+        let mut store = Self { file, folder: folder.clone(), width, height, kept: 0, count: 0 };
+        store.kept = u32::try_from(len / store.bytes()).unwrap_or(u32::MAX);
+        store.count = store.kept;
+        if store.kept == 0 {
+            return Err(wrong(io::ErrorKind::UnexpectedEof.into()));
         }
         Ok(store)
     }

@@ -1,0 +1,134 @@
+//! Pictures for peers that run live, and what became of them (tools/video_peers uses both):
+//!
+//!     cargo run --release -p aquila-lab --example peer_pictures -- film SEED COUNT FILE
+//!     cargo run --release -p aquila-lab --example peer_pictures -- oracle FILE FIRST MBIT_S|none
+//!     cargo run --release -p aquila-lab --example peer_pictures -- judge FILE FIRST ONE_WAY_MS SENT RECEIVED.csv
+//!
+//! `film` writes raw pictures of the flight. `oracle` and `judge` print a line of JSON about those from number FIRST on. SENT.csv, SENT.h264 and
+//! RECEIVED.csv are what tools/video_peer.py writes. VMAF is measured if there is an ffmpeg that can.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use aquila_lab::quality::codec::{Engine, Unit};
+use aquila_lab::quality::content::{Content, Store};
+use aquila_lab::quality::judge::{Setting, judge};
+use aquila_lab::quality::oracle::{Capacity, oracle};
+use aquila_lab::quality::{Encoded, Fate, View, Vmaf, decodable, shown, timing};
+use aquila_proto::Bitrate;
+use serde_json::json;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["film", seed, count, file] => film(seed.parse()?, count.parse()?, Path::new(file)),
+        ["oracle", file, first, capacity] => ceiling(Path::new(file), first.parse()?, capacity.parse().ok()),
+        ["judge", file, first, one_way, sent, received] => {
+            let one_way = Duration::from_secs_f64(one_way.parse::<f64>()? / 1e3);
+            peer(Path::new(file), first.parse()?, one_way, sent, Path::new(received))
+        }
+        _ => {
+            Err("film SEED COUNT FILE, oracle FILE FIRST MBIT_S, or judge FILE FIRST ONE_WAY_MS SENT RECEIVED.csv"
+                .into())
+        }
+    }
+}
+
+fn film(seed: u64, count: u32, file: &Path) -> Result<(), Box<dyn Error>> {
+    let store = Store::fill(&Content::Flight, seed, Content::SIZE, count, &std::env::temp_dir(), &|_| {})?;
+    let mut file = BufWriter::new(File::create(file)?);
+    for number in 0..count {
+        let picture = store.picture(number)?;
+        [picture.y(), picture.u(), picture.v()].into_iter().try_for_each(|plane| file.write_all(plane))?;
+    }
+    Ok(file.flush()?)
+}
+
+fn ceiling(file: &Path, first: u32, capacity: Option<f64>) -> Result<(), Box<dyn Error>> {
+    let store = Store::open(file, Content::SIZE)?;
+    let vmaf = Vmaf::find(None, 5).ok();
+    let range = first..store.count();
+    let setting = Setting { store: &store, engine: Engine::X264, range, vmaf: vmaf.as_ref(), progress: &|_| {} };
+    let most = Bitrate::mbps(10);
+    let steps = vec![capacity.map_or(most, |mbps| Bitrate((mbps * 1e6) as u64))];
+    let best = oracle(&setting, Content::SIZE, &Capacity { steps, least: Bitrate::kbps(150), most }, Duration::ZERO)?;
+    println!("{}", json!({ "quality": best.quality, "rate_mbps": best.rate.as_mbps() }));
+    Ok(())
+}
+
+fn peer(file: &Path, first: u32, one_way: Duration, sent: &str, received: &Path) -> Result<(), Box<dyn Error>> {
+    let store = Store::open(file, Content::SIZE)?;
+    let (fates, units) = fates(sent, received, one_way)?;
+    let times = decodable(&fates)?;
+    let end = store.count().min(fates.len() as u32);
+    if first >= end {
+        return Err("nothing was sent".into());
+    }
+    let whole: Vec<(u32, &Unit)> = (0..)
+        .zip(&units)
+        .zip(&times)
+        .filter_map(|((number, unit), time)| Some((number, unit.as_ref().filter(|_| time.is_some())?)))
+        .collect();
+    let views = [View::ByIndex, View::Live(Duration::from_millis(300)), View::Over(Duration::from_millis(100))]
+        .map(|view| shown(&fates, &times, view));
+    let vmaf = Vmaf::find(None, 5).ok();
+    let setting =
+        Setting { store: &store, engine: Engine::X264, range: first..end, vmaf: vmaf.as_ref(), progress: &|_| {} };
+    let quality = judge(&setting, &whole, &views)?;
+    let interval = Duration::from_secs(1) / Content::RATE;
+    let timing = timing(&fates, &times, first as usize..end as usize, interval);
+    let bytes: usize = units[first as usize..end as usize].iter().flatten().map(|unit| unit.annex_b.len()).sum();
+    let latency_ms = [0.5, 0.95, 0.99].map(|share| timing.latency_ms(share));
+    println!(
+        "{}",
+        json!({
+            "by_index": quality[0],
+            "live_300": quality[1],
+            "live_over_100": quality[2],
+            "delivered": timing.delivered_share(),
+            "frozen_s": timing.frozen.as_secs_f64(),
+            "latency_ms": latency_ms,
+            "rate_mbps": bytes as f64 * 8.0 / (f64::from(end - first) * interval.as_secs_f64()) / 1e6,
+        })
+    );
+    Ok(())
+}
+
+/// Times count from the first picture's.
+type Sent = (Vec<Fate>, Vec<Option<Unit>>);
+
+fn fates(sent: &str, received: &Path, propagation: Duration) -> Result<Sent, Box<dyn Error>> {
+    let mut arrivals: HashMap<String, u64> = HashMap::new();
+    for line in std::fs::read_to_string(received)?.lines() {
+        // The last line may have been cut off.
+        if let Some((hash, Ok(at))) = line.split_once(',').map(|(hash, at)| (hash, at.parse())) {
+            arrivals.entry(hash.to_owned()).or_insert(at);
+        }
+    }
+    let stream = std::fs::read(format!("{sent}.h264"))?;
+    let (mut fates, mut units, mut at, mut start): (Vec<Fate>, Vec<_>, usize, Option<u64>) = Default::default();
+    for line in std::fs::read_to_string(format!("{sent}.csv"))?.lines() {
+        let [number, taken, bytes, recovery, hash] = line.split(',').collect::<Vec<_>>()[..] else { break };
+        let (number, taken, bytes): (usize, u64, usize) = (number.parse()?, taken.parse()?, bytes.parse()?);
+        if number != fates.len() {
+            return Err(format!("picture {} is missing in {sent}.csv", fates.len()).into());
+        }
+        let start = *start.get_or_insert(taken);
+        let since = |ns: u64| Duration::from_nanos(ns - start);
+        let is_recovery = recovery == "1";
+        fates.push(Fate {
+            filmed: since(taken),
+            encoded: Some(Encoded { is_recovery }),
+            arrived: arrivals.get(hash).map(|at| since(*at)),
+            propagation,
+        });
+        let annex_b = stream.get(at..at + bytes).ok_or("the stream is cut off")?.to_vec();
+        units.push(Some(Unit { annex_b, is_recovery, size: Content::SIZE }));
+        at += bytes;
+    }
+    Ok((fates, units))
+}

@@ -1,0 +1,216 @@
+#!/usr/bin/python3
+"""One end of a peer that carries video, for tools/video_peers: a camera that sends, or a screen that receives.
+
+    video_peer.py send TRANSPORT --frames FILE --count N --kbps RATE --to ADDRESS --port PORT --log PREFIX
+    video_peer.py receive TRANSPORT --to ADDRESS --port PORT --log PREFIX
+
+Transports: rtp, fec (RTP with 10 % of ULPFEC), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (MPEG-TS). FILE holds raw
+pictures, 1280x720, I420. The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms.
+
+The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash) and PREFIX.h264, the
+receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The hash is over the coded slices: what is not whole has another
+one, and so has not arrived.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+
+import gi
+
+gi.require_version("Gst", "1.0")
+gi.require_version("GstApp", "1.0")
+gi.require_version("GstVideo", "1.0")
+from gi.repository import Gst, GstApp, GstVideo  # noqa: E402, F401
+
+SIZE = (1280, 720)
+RATE = 30
+VBV_MS = 200
+JITTER_MS = 100
+FEC_PERCENT = 10
+RTP_CAPS = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96"
+AU_CAPS = "video/x-h264,stream-format=byte-stream,alignment=au"
+SRT_LATENCY_MS = {"srt": 120, "srt-adaptive": 2000}
+
+SENDERS = {
+    "rtp": "rtph264pay pt=96 mtu=1200 aggregate-mode=zero-latency ! udpsink host={to} port={port} sync=false",
+    "fec": "rtph264pay pt=96 mtu=1200 aggregate-mode=zero-latency ! rtpulpfecenc pt=122 percentage={fec}"
+    " ! udpsink host={to} port={port} sync=false",
+    "srt": "h264parse ! mpegtsmux alignment=7 ! srtsink name=srt uri=srt://{to}:{port}?mode=caller latency={latency}"
+    " sync=false",
+    "tcp": "h264parse ! mpegtsmux alignment=7 ! tcpclientsink host={to} port={port} sync=false",
+}
+SENDERS["srt-adaptive"] = SENDERS["srt"]
+RECEIVERS = {
+    "rtp": "udpsrc port={port} buffer-size=2000000 caps={caps} ! rtpjitterbuffer latency={jitter} ! rtph264depay",
+    "fec": "udpsrc port={port} buffer-size=2000000 caps={caps} ! rtpstorage name=storage size-time=220000000"
+    " ! rtpssrcdemux ! {caps} ! rtpjitterbuffer do-lost=true latency={jitter} ! rtpulpfecdec name=fec pt=122"
+    " ! rtph264depay",
+    "srt": "srtsrc uri=srt://:{port}?mode=listener latency={latency} ! tsdemux latency=0 ! h264parse",
+    "tcp": "tcpserversrc host=0.0.0.0 port={port} ! tsdemux latency=0 ! h264parse",
+}
+RECEIVERS["srt-adaptive"] = RECEIVERS["srt"]
+
+
+def now_ns():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def slices_hash(unit):
+    """Of the coded slices, whatever else a container puts beside them."""
+    digest, at = hashlib.sha256(), unit.find(b"\0\0\1")
+    while at >= 0:
+        begin = at + 3
+        at = unit.find(b"\0\0\1", begin)
+        nal = (unit[begin:at] if at >= 0 else unit[begin:]).rstrip(b"\0")
+        if nal and nal[0] & 0x1F in (1, 5):
+            digest.update(nal)
+    return digest.hexdigest()[:24]
+
+
+class Belacoder:
+    """After belacoder's published control law, from memory: the rate falls fast when the send buffer or the round trip grow, and rises slowly."""
+
+    STEP_S = 0.02
+    LEAST_KBPS, MOST_KBPS = 300, 10_000
+
+    def __init__(self, kbps):
+        self.kbps, self.rtt, self.rtt_min, self.rtt_jitter = kbps, 0.0, 1e9, 0.0
+        self.buffer, self.jitter = 0.0, 0.0
+        self.next_up = self.next_down = 0.0
+
+    def update(self, now, rtt, buffered):
+        self.buffer = 0.99 * self.buffer + 0.01 * buffered
+        self.jitter = max(0.99 * self.jitter, buffered - self.buffer)
+        self.rtt = rtt if self.rtt == 0 else 0.99 * self.rtt + 0.01 * rtt
+        self.rtt_min = min(self.rtt_min * 1.001, rtt)
+        self.rtt_jitter = max(0.99 * self.rtt_jitter, rtt - self.rtt)
+        if buffered > (self.buffer + self.jitter) * 4 or rtt > SRT_LATENCY_MS["srt-adaptive"] / 3:
+            self.kbps = self.LEAST_KBPS
+            self.next_down = now + 0.2
+        elif now > self.next_down and (buffered > self.buffer + 3 * self.jitter + 2 or rtt > self.rtt + 4 * self.rtt_jitter + 15):
+            self.kbps -= 100 + self.kbps // 10
+            self.next_down = now + 0.25
+        elif now > self.next_up and rtt < self.rtt_min + max(1.0, self.rtt_jitter * 2) + 10 and buffered < self.buffer + 2:
+            self.kbps += 30 + self.kbps // 30
+            self.next_up = now + 0.5
+        self.kbps = max(self.LEAST_KBPS, min(self.MOST_KBPS, self.kbps))
+        return self.kbps
+
+
+def follow_srt(pipeline, encoder, kbps):
+    control, srt = Belacoder(kbps), pipeline.get_by_name("srt")
+    while True:
+        time.sleep(Belacoder.STEP_S)
+        stats = srt.get_property("stats")
+        ok, rtt = stats.get_double("rtt-ms")
+        sent, acked = (stats.get_int64(name)[1] for name in ("packets-sent", "packet-ack-received"))
+        if ok:
+            encoder.set_property("bitrate", int(control.update(time.monotonic(), rtt, max(0, sent - acked))))
+
+
+def follow_file(path, encoder):
+    """What `--encoder 'exec:cat > FIFO'` writes: a line of JSON for each rate and each recovery point."""
+    with open(path, encoding="ascii") as lines:
+        for wanted in map(json.loads, lines):
+            if "bitrate_bps" in wanted:
+                encoder.set_property("bitrate", max(20, wanted["bitrate_bps"] // 1000))
+            if "recovery_point" in wanted:
+                encoder.send_event(GstVideo.video_event_new_upstream_force_key_unit(Gst.CLOCK_TIME_NONE, True, 0))
+
+
+def send(args):
+    text = SENDERS[args.transport].format(
+        to=args.to, port=args.port, fec=FEC_PERCENT, latency=SRT_LATENCY_MS.get(args.transport)
+    )
+    caps = f"video/x-raw,format=I420,width={SIZE[0]},height={SIZE[1]},framerate={RATE}/1"
+    pipeline = Gst.parse_launch(
+        f"appsrc name=in format=time is-live=true caps={caps} ! x264enc name=encoder tune=zerolatency speed-preset=superfast"
+        f" vbv-buf-capacity={VBV_MS} key-int-max=60 threads=1 sliced-threads=false byte-stream=true bitrate={args.kbps}"
+        f" ! {AU_CAPS} ! identity name=tap ! {text}"
+    )
+    encoder, source, tap = (pipeline.get_by_name(name) for name in ("encoder", "in", "tap"))
+    size = SIZE[0] * SIZE[1] * 3 // 2
+    taken, first, log, stream = [], [], open(args.log + ".csv", "w", encoding="ascii"), open(args.log + ".h264", "wb")
+
+    def on_unit(_, info):
+        buffer = info.get_buffer()
+        # The encoder shifts all times alike, and leaves no picture out.
+        first.append(buffer.pts)
+        unit, number = buffer.extract_dup(0, buffer.get_size()), round((buffer.pts - first[0]) * RATE / Gst.SECOND)
+        recovery = int(not buffer.has_flags(Gst.BufferFlags.DELTA_UNIT))
+        log.write(f"{number},{taken[number]},{len(unit)},{recovery},{slices_hash(unit)}\n")
+        stream.write(unit)
+        return Gst.PadProbeReturn.OK
+
+    tap.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, on_unit)
+    pipeline.set_state(Gst.State.PLAYING)
+    if args.transport == "srt-adaptive":
+        threading.Thread(target=follow_srt, args=(pipeline, encoder, args.kbps), daemon=True).start()
+    if args.control:
+        threading.Thread(target=follow_file, args=(args.control, encoder), daemon=True).start()
+    start = int(os.environ.get("AQUILA_START_NS", now_ns())) + int(args.delay * 1e9)
+    with open(args.frames, "rb") as frames:
+        for number in range(args.count):
+            due = start + number * 1_000_000_000 // RATE
+            time.sleep(max(0, due - now_ns()) / 1e9)
+            picture = frames.read(size)
+            if len(picture) < size:
+                break
+            taken.append(due)
+            buffer = Gst.Buffer.new_wrapped(picture)
+            buffer.pts = buffer.dts = number * Gst.SECOND // RATE
+            buffer.duration = Gst.SECOND // RATE
+            # A sender that blocks, as TCP does, holds the camera up; its queue is the encoder's input.
+            source.push_buffer(buffer)
+    time.sleep(args.linger)
+    pipeline.set_state(Gst.State.NULL)
+    log.close()
+    stream.close()
+
+
+def receive(args):
+    text = RECEIVERS[args.transport].format(
+        port=args.port, caps=RTP_CAPS, jitter=JITTER_MS, latency=SRT_LATENCY_MS.get(args.transport)
+    )
+    pipeline = Gst.parse_launch(f"{text} ! {AU_CAPS} ! appsink name=out sync=false max-buffers=0")
+    storage, fec = pipeline.get_by_name("storage"), pipeline.get_by_name("fec")
+    if fec:
+        fec.set_property("storage", storage.get_property("internal-storage"))
+    pipeline.set_state(Gst.State.PLAYING)
+    sink = pipeline.get_by_name("out")
+    with open(args.log + ".csv", "w", encoding="ascii", buffering=1) as log:
+        while True:
+            sample = sink.try_pull_sample(Gst.SECOND)
+            if sample is not None:
+                at, buffer = now_ns(), sample.get_buffer()
+                log.write(f"{slices_hash(buffer.extract_dup(0, buffer.get_size()))},{at}\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("role", choices=("send", "receive"))
+    parser.add_argument("transport", choices=sorted(SENDERS))
+    parser.add_argument("--frames")
+    parser.add_argument("--count", type=int, default=750)
+    parser.add_argument("--kbps", type=int, default=2000)
+    parser.add_argument("--to", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=5600)
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--control", help="a FIFO from which to take the rate, line by line")
+    parser.add_argument("--delay", type=float, default=2.0, help="seconds from the start to the first picture")
+    parser.add_argument("--linger", type=float, default=3.0, help="seconds after the last one")
+    args = parser.parse_args()
+    Gst.init(None)
+    send(args) if args.role == "send" else receive(args)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(0)
