@@ -68,6 +68,9 @@ impl Aquila {
         let cameras = traffic.iter().filter(is_video).count();
         let congestion = contender.congestion().map_err(|name| format!("'{name}' is no controller"))?;
         let encoder = encoder_range(traffic);
+        // Their encoders make exactly what they are asked for.
+        let response = if truth.is_some() { 1.0 } else { encoder.response };
+        let encoder = EncoderRange { response, ..encoder };
         let knowing = contender.oracle().zip(truth).map(|(kind, truth)| Knowing::new(kind, truth, traffic, encoder));
         let config = EndConfig { side: Side::Air, mtu: contender.mtu, cameras, seed, encoder, congestion };
         let end = |side| {
@@ -321,9 +324,11 @@ fn encoder_range(traffic: &[&TrafficPlan]) -> EncoderRange {
     let videos = || traffic.iter().filter_map(|traffic| traffic.video);
     let least = |video: &VideoTraffic| video.least.map(|least| least.bitrate());
     match videos().map(|video| video.rate.bitrate()).reduce(std::ops::Add::add) {
-        Some(most) => {
-            EncoderRange { least: videos().filter_map(|video| least(&video)).min().unwrap_or_default(), most }
-        }
+        Some(most) => EncoderRange {
+            least: videos().filter_map(|video| least(&video)).min().unwrap_or_default(),
+            most,
+            response: videos().map(|video| video.response).fold(1.0, f64::min),
+        },
         None => EncoderRange::default(),
     }
 }

@@ -2,19 +2,46 @@
 
 use crate::Bitrate;
 
-/// The rates that an encoder makes: R_min and R_max of [AQUILA eq. 7].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The rates that an encoder makes, R_min and R_max of [AQUILA eq. 7], and how it follows.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EncoderRange {
     /// Below this it makes more than it is asked for; frames are left out instead.
     pub least: Bitrate,
     /// More is of no use.
     pub most: Bitrate,
+    /// Share of a change of the rate that the next frame follows, above 0; 1 if it is not known.
+    pub response: f64,
 }
 
 impl Default for EncoderRange {
-    /// 200 kbit/s to 20 Mbit/s.
+    /// 200 kbit/s to 20 Mbit/s, at once.
     fn default() -> Self {
-        Self { least: Bitrate::kbps(200), most: Bitrate::mbps(20) }
+        Self { least: Bitrate::kbps(200), most: Bitrate::mbps(20), response: 1.0 }
+    }
+}
+
+/// What to ask of an encoder that follows with a lag, so that the next frame has the size that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct EncoderLag {
+    range: EncoderRange,
+    /// What it makes now, bit/s, if it has been asked for anything.
+    makes: Option<f64>,
+}
+
+impl EncoderLag {
+    /// Of an encoder that has not been asked for anything.
+    pub fn new(range: EncoderRange) -> Self {
+        Self { range, makes: None }
+    }
+
+    /// The rate to ask for if the next frame should have `wanted`. It counts as asked.
+    pub fn ask(&mut self, wanted: Bitrate) -> Bitrate {
+        let response = self.range.response.clamp(0.1, 1.0);
+        let wanted = self.range.clamp(wanted);
+        let makes = self.makes.unwrap_or(wanted.0 as f64);
+        let asked = self.range.clamp(Bitrate((makes + (wanted.0 as f64 - makes) / response).max(0.0) as u64));
+        self.makes = Some(makes + (asked.0 as f64 - makes) * response);
+        asked
     }
 }
 
@@ -22,5 +49,23 @@ impl EncoderRange {
     /// The nearest rate that it can make.
     pub fn clamp(&self, rate: Bitrate) -> Bitrate {
         rate.min(self.most).max(self.least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lagging_encoder_is_asked_for_more_than_is_wanted_and_then_makes_it() {
+        let range = EncoderRange { least: Bitrate::kbps(200), most: Bitrate::mbps(10), response: 0.5 };
+        let mut lag = EncoderLag::new(range);
+        assert_eq!(lag.ask(Bitrate::mbps(4)), Bitrate::mbps(4), "nothing is known of it");
+        assert_eq!(lag.ask(Bitrate::mbps(5)), Bitrate::mbps(6), "half of the way from 4 to 6");
+        assert_eq!(lag.ask(Bitrate::mbps(5)), Bitrate::mbps(5));
+        assert_eq!(lag.ask(Bitrate::mbps(2)), Bitrate::kbps(200), "no less than it can make, so it makes 2.6");
+        assert_eq!(lag.ask(Bitrate::mbps(2)), Bitrate::kbps(1400));
+        let mut exact = EncoderLag::new(EncoderRange { response: 1.0, ..range });
+        assert_eq!([4, 9, 1].map(|mbps| exact.ask(Bitrate::mbps(mbps))), [4, 9, 1].map(Bitrate::mbps));
     }
 }

@@ -17,7 +17,7 @@ mod testing;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-pub use encoder::EncoderRange;
+pub use encoder::{EncoderLag, EncoderRange};
 pub use fpv2::{Fpv2, Fpv2Config};
 pub use paper::{Paper, PaperConfig};
 pub use radio::Radio;

@@ -142,7 +142,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80),
     ) {
         for name in TESTED {
-            let range = EncoderRange { least: Bitrate::kbps(200), most: Bitrate::mbps(10) };
+            let range = EncoderRange { least: Bitrate::kbps(200), most: Bitrate::mbps(10), response: 1.0 };
             let mut controller = CongestionConfig::by_name(name).unwrap().build(range);
             let (mut now, mut clock_us) = (Instant::now(), 1_000_000_000);
             for step in &steps {

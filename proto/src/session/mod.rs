@@ -21,7 +21,7 @@ pub use config::{SessionConfig, Side};
 pub use event::{Event, LinkState, Output};
 pub use stats::{ClassStats, Counters, Stats};
 
-use crate::cc::{Controller, Load, Radio};
+use crate::cc::{Controller, EncoderLag, Load, Radio};
 use crate::feedback::{ArrivalLog, SentLog};
 use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
@@ -92,6 +92,7 @@ pub struct Session {
     latencies: Latencies,
     counters: Counters,
     last_target: Option<(Instant, Bitrate)>,
+    encoder_lag: EncoderLag,
     held: Option<Held>,
     events: VecDeque<Event>,
     buffer: Vec<u8>,
@@ -140,6 +141,7 @@ impl Session {
             latencies: Latencies::default(),
             counters: Counters::default(),
             last_target: None,
+            encoder_lag: EncoderLag::new(config.encoder),
             held: None,
             events: VecDeque::new(),
             buffer: Vec::new(),
@@ -393,7 +395,8 @@ impl Session {
     pub fn next_frame(&mut self, now: Instant) -> Option<Bitrate> {
         let load = self.load();
         self.controller.poll(now, load);
-        self.may_encode(now, load).then(|| self.target_rate())
+        let wanted = self.controller.target_rate();
+        self.may_encode(now, load).then(|| self.encoder_lag.ask(wanted))
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {

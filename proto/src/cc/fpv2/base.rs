@@ -8,14 +8,18 @@ use crate::cc::minimum::Minimum;
 /// The base is the minimum of this long.
 const MEMORY: Duration = Duration::from_secs(10);
 /// The floor is the smallest delay over the base in this time.
-const FLOOR_SPAN: Duration = Duration::from_millis(300);
+const FLOOR_SPAN: Duration = Duration::from_millis(150);
 /// Delays are taken from packets of at least this many bytes: a small one serialises faster, which would look like an
-/// empty queue. If there was no large one for [`LARGE_MEMORY`], small ones will do.
+/// empty queue. If there was no large one for [`LARGE_MEMORY`], small ones will do for the queue, and after [`LARGE_BASE`] for
+/// the base.
 const LARGE: u64 = 500;
-const LARGE_MEMORY: Duration = Duration::from_secs(1);
-/// A floor above this is looked into.
+const LARGE_MEMORY: Duration = Duration::from_millis(80);
+const LARGE_BASE: Duration = Duration::from_secs(1);
+/// A floor above this is looked into, for this long and one and a half round trips: what is sent now is seen after one.
 const SUSPICIOUS: Duration = Duration::from_millis(22);
-/// A path that became longer by more than this is not believed, unless the radio has told of another cell.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_IF_TOLD: Duration = Duration::from_millis(50);
+/// A path that became longer by more than this within [`MEMORY`] is not believed, unless the radio has told of another cell.
 const MAX_RISE: Duration = Duration::from_millis(150);
 /// The queue is not the reason if so much of it should have drained, and less than this has.
 const SHOULD_HAVE: f64 = 0.5;
@@ -29,6 +33,8 @@ pub(super) struct Base {
     /// (when, queue delay in µs), increasing in both: the front is the floor.
     recent: VecDeque<(Instant, i64)>,
     test: Option<Test>,
+    /// When the base was last raised, and by how much within [`MEMORY`] of each other.
+    risen: Option<(Instant, Duration)>,
 }
 
 /// The floor is high: is it a queue?
@@ -42,17 +48,22 @@ struct Test {
 
 impl Base {
     pub fn new() -> Self {
-        Self { minimum: Minimum::new(MEMORY), last_large: None, recent: VecDeque::new(), test: None }
+        Self { minimum: Minimum::new(MEMORY), last_large: None, recent: VecDeque::new(), test: None, risen: None }
     }
 
     /// Takes in the delay of a packet by both clocks; gives what it waited in queues, if that can be told from it.
     pub fn on_delay(&mut self, now: Instant, delay_us: i64, bytes: u64) -> Option<i64> {
         if bytes >= LARGE {
             self.last_large = Some(now);
-        } else if self.last_large.is_some_and(|at| now.saturating_duration_since(at) < LARGE_MEMORY) {
+        }
+        let without_large = self.last_large.map(|at| now.saturating_duration_since(at));
+        if bytes < LARGE && without_large.is_some_and(|time| time < LARGE_MEMORY) {
             return None;
         }
-        self.minimum.update(now, delay_us);
+        let is_less = self.value().is_none_or(|base| delay_us < base);
+        if bytes >= LARGE || is_less || without_large.is_none_or(|time| time >= LARGE_BASE) {
+            self.minimum.update(now, delay_us);
+        }
         let queue_us = delay_us - self.value()?;
         while self.recent.back().is_some_and(|(_, other)| *other >= queue_us) {
             self.recent.pop_back();
@@ -80,6 +91,11 @@ impl Base {
         self.recent.front().map_or(0, |(_, queue_us)| (*queue_us).max(0))
     }
 
+    /// Whether the floor is being looked into.
+    pub fn is_in_doubt(&self) -> bool {
+        self.test.is_some()
+    }
+
     /// Looks into a floor that stays high. `sent`: bytes sent so far; `capacity`: bytes a second; `rtt`: without queues;
     /// `told`: the radio said that the path is another. Gives by how much the path became longer, if it did; the base
     /// already includes it.
@@ -91,7 +107,7 @@ impl Base {
         }
         let test = *self.test.get_or_insert(Test { began: now, floor_us, sent });
         let elapsed = now.saturating_duration_since(test.began);
-        let wait = if told { FLOOR_SPAN } else { FLOOR_SPAN + 2 * rtt };
+        let wait = if told { LOOK_IF_TOLD } else { LOOK } + rtt * 3 / 2;
         if elapsed < wait {
             return None;
         }
@@ -106,7 +122,12 @@ impl Base {
             return None;
         }
         let rise = Duration::from_micros(floor_us as u64);
-        let rise = if told { rise } else { rise.min(MAX_RISE) };
+        let before = self.risen.filter(|(at, _)| now.saturating_duration_since(*at) < MEMORY);
+        let before = before.map_or(Duration::ZERO, |(_, rise)| rise);
+        if !told && before + rise > MAX_RISE {
+            return None;
+        }
+        self.risen = Some((now, before + rise));
         let base = self.value()? + rise.as_micros() as i64;
         self.minimum.reset_to(now, base);
         self.recent.clear();

@@ -1,8 +1,13 @@
-//! What the link carries, read off busy pairs of packets.
+//! What the link carries, read off trains of packets.
 //!
-//! Two packets are a *busy pair* if the second would have arrived before the first had the link been free: then the link
-//! was busy from one arrival to the next, and size over that time is its capacity. No queue has to be built to find it:
-//! the packets of one frame, sent a little faster than the link, are probe enough.
+//! The packets of a frame leave together, faster than the link is believed to be: a *train*. What a train brings over the
+//! time from its first arrival to its last is what the link carries, or, if the train comes as it left, no less than the
+//! rate at which it left. No queue has to be built to find that out. Between trains the link may be idle; that time counts
+//! only if the later packet would have come before the earlier one had the link been free.
+//!
+//! Only pairs of which the second found the link busy would be the obvious choice. On a radio that pauses for some
+//! milliseconds now and then, packets find it busy mostly because of the pauses, and the capacity comes out too low, by half
+//! on a recorded drive (docs/congestion.md).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,13 +15,25 @@ use std::time::Duration;
 use crate::{Bitrate, ByteCount};
 
 /// Span of a measurement, and how far it reaches back for [`MIN_PAIRS`].
-const SPAN_US: u64 = 120_000;
+const SPAN_US: u64 = 200_000;
 const LONG_SPAN_US: u64 = 480_000;
 const MIN_PAIRS: usize = 8;
-/// A packet must be this much earlier than free flow for its pair to count as busy: timestamps are not perfect.
+/// Fewer say nothing.
+const LEAST_PAIRS: usize = 4;
+/// What was received is averaged over no less than this.
+const RECEIVED_SPAN_US: u64 = 120_000;
+/// Packets that left within this of each other are of one train.
+const TRAIN_US: u64 = 10_000;
+/// A packet must be this much earlier than free flow for the link to count as busy: timestamps are not perfect.
 const BUSY_MARGIN_US: i64 = 1_500;
-/// The link was the limit if this share of what arrived was in busy pairs.
-const BUSY_SHARE: f64 = 0.4;
+/// A pair whose delay is longer than this is no proof of a busy link: the path may have become longer.
+const DOUBTFUL_US: i64 = 22_000;
+/// A train that comes at this share of the rate at which it left has met no limit.
+const AS_IT_LEFT: f64 = 0.9;
+/// A pause of this length is an outage, not a rate, unless the one before was as long: then the link is that slow.
+const OUTAGE_US: u64 = 100_000;
+/// Smaller packets take their time by their number, not by their size.
+const LEAST_BYTES: u64 = 200;
 /// Samples kept: 480 ms at 100 Mbit/s.
 const MAX_SAMPLES: usize = 4096;
 
@@ -33,66 +50,114 @@ pub(super) struct Arrival {
 pub(super) enum Verdict {
     /// The link was the limit, and carried this.
     Limited(Bitrate),
-    /// Nothing waited; this arrived.
-    Free(Bitrate),
+    /// It was not.
+    Free {
+        /// What arrived, pauses included.
+        received: Bitrate,
+        /// The rate within trains, which it carries at least.
+        at_least: Bitrate,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     arrived_us: u64,
     bytes: u64,
-    /// Since the arrival before it, if the link was busy in between.
-    busy_us: Option<u64>,
+    /// Since the arrival before it, if the link had something to do all the time.
+    taken_us: Option<u64>,
+    /// Since the packet before it left, within a train.
+    gap_us: Option<u64>,
+    /// That it had something to do follows from a delay that may be the path's.
+    doubtful: bool,
 }
 
 /// Arrivals of late.
 #[derive(Debug, Default)]
-pub(super) struct BusyPairs {
+pub(super) struct Trains {
     samples: VecDeque<Sample>,
-    last_arrival_us: Option<u64>,
+    /// When the last packet left, and the latest arrival.
+    last: Option<(u64, u64)>,
+    /// The last arrival came after [`OUTAGE_US`].
+    paused: bool,
 }
 
-impl BusyPairs {
+impl Trains {
     /// Takes in an arrival, in order of sending. `free_us`: smallest (receive clock - send clock) of a packet that meets no
     /// queue.
     pub fn on_arrival(&mut self, packet: Arrival, free_us: i64) {
         let Arrival { sent_us, arrived_us, bytes } = packet;
-        let before = self.last_arrival_us.replace(self.last_arrival_us.map_or(arrived_us, |last| last.max(arrived_us)));
-        let busy_us = before.and_then(|before| {
-            let free_flow = sent_us as i64 + free_us + BUSY_MARGIN_US;
-            (free_flow < before as i64).then(|| arrived_us.checked_sub(before)).flatten()
-        });
+        if bytes < LEAST_BYTES {
+            return;
+        }
+        let latest = self.last.map_or(arrived_us, |(_, latest)| latest.max(arrived_us));
+        let Some((last_sent_us, last_arrived_us)) = self.last.replace((sent_us, latest)) else { return };
+        let gap_us = sent_us.saturating_sub(last_sent_us);
+        let in_train = gap_us < TRAIN_US;
+        let busy = sent_us as i64 + free_us + BUSY_MARGIN_US < last_arrived_us as i64;
+        let taken_us = arrived_us.saturating_sub(last_arrived_us);
+        let paused = std::mem::replace(&mut self.paused, taken_us > OUTAGE_US);
+        let is_outage = taken_us > OUTAGE_US && !paused;
+        let queue_us = arrived_us as i64 - sent_us as i64 - free_us;
         if self.samples.len() == MAX_SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back(Sample { arrived_us, bytes, busy_us });
+        self.samples.push_back(Sample {
+            arrived_us,
+            bytes,
+            taken_us: ((in_train || busy) && !is_outage).then_some(taken_us),
+            gap_us: in_train.then_some(gap_us),
+            doubtful: !in_train && queue_us > DOUBTFUL_US,
+        });
     }
 
-    /// What the arrivals up to now say; `None` before the first.
-    pub fn verdict(&mut self) -> Option<Verdict> {
-        let newest = self.last_arrival_us?;
+    /// What the arrivals up to now say; `None` if they say nothing. `in_doubt`: it is being found out whether the path has
+    /// become longer.
+    pub fn verdict(&mut self, in_doubt: bool) -> Option<Verdict> {
+        let newest = self.last?.1;
         while self.samples.front().is_some_and(|sample| sample.arrived_us + LONG_SPAN_US < newest) {
             self.samples.pop_front();
         }
-        let (mut all, mut busy, mut busy_us, mut pairs) = (0, 0, 0, 0);
+        self.judge(newest, false).or_else(|| {
+            // Frames of a packet or two have no trains to speak of.
+            let all = if in_doubt { None } else { Some(self.judge(newest, true)) };
+            all.map(|verdict| {
+                verdict.unwrap_or(Verdict::Free { received: self.received(newest), at_least: Bitrate::ZERO })
+            })
+        })
+    }
+
+    fn judge(&self, newest: u64, with_doubtful: bool) -> Option<Verdict> {
+        let (mut taken, mut taken_us, mut offered, mut offered_us, mut pairs) = (0, 0, 0, 0, 0);
         for sample in self.samples.iter().rev() {
             if sample.arrived_us + SPAN_US < newest && pairs >= MIN_PAIRS {
                 break;
             }
-            all += sample.bytes;
-            if let Some(us) = sample.busy_us {
-                busy += sample.bytes;
-                busy_us += us;
+            if let Some(us) = sample.taken_us.filter(|_| with_doubtful || !sample.doubtful) {
+                taken += sample.bytes;
+                taken_us += us;
                 pairs += 1;
             }
+            if let Some(us) = sample.gap_us {
+                offered += sample.bytes;
+                offered_us += us;
+            }
         }
-        if pairs >= MIN_PAIRS / 2 && busy as f64 > BUSY_SHARE * all as f64 && busy_us > 0 {
-            let rate = Bitrate::from_transfer(ByteCount(busy), Duration::from_micros(busy_us));
-            return Some(Verdict::Limited(rate));
+        if pairs < LEAST_PAIRS {
+            return None;
         }
+        let rate = |bytes, us: u64| Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(us.max(100)));
+        let (carried, offered) = (rate(taken, taken_us), rate(offered, offered_us));
+        match offered_us == 0 || carried < offered * AS_IT_LEFT {
+            true => Some(Verdict::Limited(carried)),
+            // What came faster than it left was held back, and let go at once.
+            false => Some(Verdict::Free { received: self.received(newest), at_least: carried.min(offered) }),
+        }
+    }
+
+    fn received(&self, newest: u64) -> Bitrate {
         let span = self.samples.front().map_or(0, |first| newest.saturating_sub(first.arrived_us));
         let bytes = self.samples.iter().map(|sample| sample.bytes).sum();
-        Some(Verdict::Free(Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(span.max(SPAN_US)))))
+        Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(span.max(RECEIVED_SPAN_US)))
     }
 
     /// Forgets everything: what comes next came another way, or after a pause.

@@ -5,7 +5,8 @@
 //! of late; a queue that is allowed to stand becomes part of that minimum, and the target grows with it
 //! (`docs/deviations.md`). Here nothing is allowed to stand. The rate follows from the capacity ([`capacity`]), less what
 //! works off the queue within [`Fpv2Config::horizon`]; the queue is what is in flight beyond what the path holds; the path's
-//! own delay is told from a queue by whether it drains ([`base`]).
+//! own delay is told from a queue by whether it drains ([`base`]). `docs/congestion.md` has the design, its constants and what
+//! each part is worth.
 
 mod base;
 mod capacity;
@@ -19,7 +20,7 @@ use super::minimum::Minimum;
 use super::{Controller, EncoderRange, Load, Radio, Reports, SentPacket};
 use crate::{Bitrate, ByteCount};
 use base::Base;
-use capacity::{Arrival, BusyPairs, Verdict};
+use capacity::{Arrival, Trains, Verdict};
 use drain::Drain;
 use reaction::Reaction;
 use stall::Stall;
@@ -29,16 +30,12 @@ use stall::Stall;
 pub struct Fpv2Config {
     /// Capacity assumed before anything is known.
     pub initial: Bitrate,
-    /// η: share of the capacity that is used ([AQUILA eq. 7] γ) while it is steady.
+    /// η: share of the capacity that video gets ([AQUILA eq. 7] γ).
     pub utilisation: f64,
-    /// How much of η an unsteady capacity costs: η (1 - caution × its mean relative deviation).
-    pub caution: f64,
     /// τ: a queue is worked off within this time.
     pub horizon: Duration,
-    /// Packets leave at the larger of this multiple of the rate...
-    pub pacing_of_rate: f64,
-    /// ...and this one of the capacity, so that a frame measures the link.
-    pub pacing_of_capacity: f64,
+    /// Packets leave at this multiple of the capacity, so that a frame measures the link.
+    pub pacing_gain: f64,
     /// Time beyond the round trip that the window covers: a frame leaves whole.
     pub slack: Duration,
     /// Kept free for commands ([AQUILA eq. 7] R_safe).
@@ -51,14 +48,12 @@ impl Default for Fpv2Config {
     fn default() -> Self {
         Self {
             initial: Bitrate::kbps(700),
-            utilisation: 0.92,
-            caution: 0.5,
-            horizon: Duration::from_millis(60),
-            pacing_of_rate: 2.5,
-            pacing_of_capacity: 2.0,
+            utilisation: 0.875,
+            horizon: Duration::from_millis(50),
+            pacing_gain: 2.0,
             slack: Duration::from_millis(35),
             reserve: Bitrate::kbps(15),
-            skip_above: Duration::from_millis(60),
+            skip_above: Duration::from_millis(80),
         }
     }
 }
@@ -70,20 +65,22 @@ const MAX_RTT: Duration = Duration::from_secs(10);
 /// The capacity is updated this often, a frame at 30 Hz.
 const UPDATE: Duration = Duration::from_millis(33);
 /// Time over the round trip that feedback takes.
-const FEEDBACK_SLACK: Duration = Duration::from_millis(4);
+const FEEDBACK_SLACK: Duration = Duration::from_millis(2);
 /// Feedback's own delay is the smallest of this long.
 const FEEDBACK_SPAN: Duration = Duration::from_millis(300);
 /// How fast a measured capacity is believed, when it is less and when it is more.
-const DOWN: f64 = 0.7;
-const UP: f64 = 0.3;
-/// Growth per update while nothing waits, to at most twice what arrives and this more.
+const DOWN: f64 = 0.8;
+const UP: f64 = 0.8;
+/// Growth per update while nothing waits, to at most so many times what arrives and this more.
 const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.12;
+const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
-/// Weight of the newest capacity in its slow mean, and of its deviation from that.
-const SLOW: f64 = 0.03;
-/// Standing queue that a frame may meet.
+/// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
 const STANDING: Duration = Duration::from_millis(3);
+const STANDING_SHARE: f64 = 0.7;
+/// Share of a frame that may wait for the gate when the next is encoded.
+const WAITING_SHARE: f64 = 0.8;
 /// Bounds of the capacity.
 const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
 const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
@@ -98,9 +95,7 @@ pub struct Fpv2 {
     capacity: Bitrate,
     /// The link has been the limit.
     found: bool,
-    slow_capacity: f64,
-    deviation: f64,
-    pairs: BusyPairs,
+    trains: Trains,
     base: Base,
     /// (sender's clock when it was heard - receiver's clock when it arrived) of the newest packet of each report, µs.
     feedback_us: Minimum<i64>,
@@ -124,12 +119,10 @@ impl Fpv2 {
     pub fn new(config: Fpv2Config, range: EncoderRange) -> Self {
         Self {
             capacity: config.initial,
-            slow_capacity: config.initial.0 as f64,
             config,
             range,
             found: false,
-            deviation: 0.0,
-            pairs: BusyPairs::default(),
+            trains: Trains::default(),
             base: Base::new(),
             feedback_us: Minimum::new(FEEDBACK_SPAN),
             rtt: None,
@@ -161,7 +154,7 @@ impl Fpv2 {
     }
 
     fn update_capacity(&mut self, now: Instant) {
-        let Some(verdict) = self.pairs.verdict() else { return };
+        let Some(verdict) = self.trains.verdict(self.base.is_in_doubt()) else { return };
         match verdict {
             Verdict::Limited(sample) => {
                 let gain = match (self.found, sample < self.capacity) {
@@ -169,27 +162,23 @@ impl Fpv2 {
                     (true, true) => DOWN,
                     (true, false) => UP,
                 };
-                let capacity = self.capacity.0 as f64;
-                self.capacity = Bitrate((capacity + (sample.0 as f64 - capacity) * gain) as u64);
-                if !self.found {
-                    self.slow_capacity = self.capacity.0 as f64;
-                }
+                self.capacity = self.towards(sample, gain);
                 self.found = true;
-                let capacity = sample.0 as f64;
-                self.deviation += ((capacity - self.slow_capacity).abs() / self.slow_capacity - self.deviation) * SLOW;
-                self.slow_capacity += (capacity - self.slow_capacity) * SLOW;
             }
-            Verdict::Free(received) => {
-                let ceiling = received * 2.0 + GROWTH_ROOM;
-                if self.capacity < ceiling {
-                    let growth = if self.found { GROWTH } else { FIRST_GROWTH };
-                    self.capacity = (self.capacity * growth).min(ceiling);
-                }
+            Verdict::Free { received, at_least } => {
+                let growth = if self.found { GROWTH } else { FIRST_GROWTH };
+                let grown = (self.capacity * growth).max(self.towards(at_least, UP));
+                self.capacity = self.capacity.max(grown.min(received * GROWTH_SHARE + GROWTH_ROOM));
             }
         }
         let queue = Duration::from_micros(self.queue_us.max(0) as u64);
         self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue);
         self.capacity = self.capacity.clamp(MIN_CAPACITY, MAX_CAPACITY);
+    }
+
+    fn towards(&self, sample: Bitrate, gain: f64) -> Bitrate {
+        let capacity = self.capacity.0 as f64;
+        Bitrate((capacity + (sample.0 as f64 - capacity) * gain) as u64)
     }
 
     fn test_base(&mut self, now: Instant) {
@@ -199,7 +188,8 @@ impl Fpv2 {
         let capacity = self.capacity.0 as f64 / 8.0;
         if self.base.test(now, self.sent_bytes, capacity, self.pipe(), told).is_some() {
             self.drain.on_base(now);
-            self.pairs.clear();
+            self.trains.clear();
+            self.found = false;
             (self.queue_us, self.led_us) = (0, 0);
         }
     }
@@ -242,13 +232,13 @@ impl Controller for Fpv2 {
             }
             if let Some(base) = self.base.value() {
                 let arrival = Arrival { sent_us: packet.sent_us, arrived_us, bytes: packet.bytes.0 };
-                self.pairs.on_arrival(arrival, base);
+                self.trains.on_arrival(arrival, base);
             }
         }
         let Some(newest) = newest else { return };
         self.feedback_us.update(now, reports.now_us as i64 - newest as i64);
         if self.stall.on_word() {
-            self.pairs.clear();
+            self.trains.clear();
         }
         if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= UPDATE) {
             self.last_update = Some(now);
@@ -271,7 +261,7 @@ impl Controller for Fpv2 {
 
     fn on_path_change(&mut self, _: Instant) {
         self.base.reset();
-        self.pairs.clear();
+        self.trains.clear();
         self.feedback_us = Minimum::new(FEEDBACK_SPAN);
         self.rtt = None;
         self.found = false;
@@ -297,26 +287,27 @@ impl Controller for Fpv2 {
     }
 
     fn pacing_rate(&self, _: Instant) -> Bitrate {
-        (self.target_rate() * self.config.pacing_of_rate).max(self.capacity * self.config.pacing_of_capacity)
+        self.capacity * self.config.pacing_gain
     }
 
     fn target_rate(&self) -> Bitrate {
-        let Fpv2Config { utilisation, caution, horizon, reserve, .. } = self.config;
+        let Fpv2Config { utilisation, horizon, reserve, .. } = self.config;
         let horizon = horizon.as_secs_f64();
         let capacity = self.capacity.0 as f64;
-        let steady = utilisation * (1.0 - caution * self.deviation.min(1.0)) * self.reaction.share();
+        let share = utilisation * self.reaction.share();
         let queued = 8.0 * (self.network_queue(self.load) + self.load.queued.0) as f64 / horizon;
         let standing = (self.led_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
-        let rate = capacity * (steady - 0.5 * standing / horizon) - queued;
+        let rate = capacity * (share - STANDING_SHARE * standing / horizon) - queued;
         Bitrate(rate.max(0.0) as u64) - reserve
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
-        let half_frame = self.range.clamp(self.target_rate()).bytes_in(FRAME / 2) + ByteCount(MSS);
+        let frame = self.range.clamp(self.target_rate()).bytes_in(FRAME);
+        let may_wait = ByteCount((frame.0 as f64 * WAITING_SHARE) as u64) + ByteCount(MSS);
         let in_network = self.capacity.time_for(ByteCount(self.network_queue(load)));
         !self.stall.is_stalled()
             && !self.drain.is_draining(now)
-            && load.queued <= half_frame
+            && load.queued <= may_wait
             && in_network <= self.config.skip_above
     }
 
@@ -328,3 +319,6 @@ impl Controller for Fpv2 {
         Duration::from_micros(self.queue_us.max(0) as u64)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+#![expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+
+use super::*;
+use crate::cc::PacketReport;
+
+/// A link of `rate`, packets of 1200 bytes in order, and feedback every 10 ms.
+struct FakeLink {
+    start: Instant,
+    rate: Bitrate,
+    delay_us: u64,
+    free_us: u64,
+    /// Sent, arrives.
+    under_way: Vec<(u64, u64)>,
+}
+
+const PACKET: ByteCount = ByteCount(1200);
+
+impl FakeLink {
+    fn new(rate: Bitrate) -> Self {
+        Self { start: Instant::now(), rate, delay_us: 20_000, free_us: 0, under_way: Vec::new() }
+    }
+
+    fn at(&self, us: u64) -> Instant {
+        self.start + Duration::from_micros(us)
+    }
+
+    /// A camera that makes what it is asked for, 30 times a second, from one time to another; gives what was skipped.
+    fn run(&mut self, controller: &mut Fpv2, from_ms: u64, to_ms: u64) -> usize {
+        let (mut queued, mut next_us, mut skipped) = (0, from_ms * 1000, 0);
+        for ms in from_ms..to_ms {
+            let now = self.at(ms * 1000);
+            let load = self.load(queued);
+            controller.poll(now, load);
+            if ms % 33 == 0 {
+                match controller.may_encode(now, load) {
+                    true => queued += controller.range.clamp(controller.target_rate()).bytes_in(FRAME).0.max(1),
+                    false => skipped += 1,
+                }
+            }
+            if ms % 10 == 0 {
+                self.report(controller, ms * 1000);
+            }
+            next_us = next_us.max(ms * 1000);
+            while queued > 0 && next_us < (ms + 1) * 1000 && self.load(0).in_flight + PACKET <= controller.window(now) {
+                let leads = ms % 33 == 0;
+                controller.on_sent(now, SentPacket { sent_us: next_us, bytes: PACKET, urgent: true });
+                self.free_us = self.free_us.max(next_us) + self.rate.time_for(PACKET).as_micros() as u64;
+                self.under_way.push((next_us * 2 + u64::from(leads), self.free_us + self.delay_us));
+                next_us += controller.pacing_rate(now).time_for(PACKET).as_micros() as u64;
+                queued = queued.saturating_sub(PACKET.0);
+            }
+        }
+        skipped
+    }
+
+    fn load(&self, queued: u64) -> Load {
+        Load { in_flight: ByteCount(self.under_way.len() as u64 * PACKET.0), queued: ByteCount(queued) }
+    }
+
+    fn report(&mut self, controller: &mut Fpv2, now_us: u64) {
+        let heard = self.under_way.iter().take_while(|(_, arrived)| arrived + self.delay_us <= now_us).count();
+        let packets: Vec<PacketReport> = self
+            .under_way
+            .drain(..heard)
+            .map(|(sent, arrived)| PacketReport {
+                sent_us: sent / 2,
+                bytes: PACKET,
+                arrived_us: Some(arrived + 5_000_000),
+                ce: false,
+                leads: sent % 2 == 1,
+            })
+            .collect();
+        let load = self.load(0);
+        if heard > 0 {
+            controller.on_reports(self.at(now_us), Reports { now_us, packets: &packets, load });
+        }
+    }
+}
+
+fn controller() -> Fpv2 {
+    Fpv2::new(Fpv2Config::default(), EncoderRange { most: Bitrate::mbps(10), ..EncoderRange::default() })
+}
+
+fn is_near(rate: Bitrate, mbps: f64) -> bool {
+    (rate.as_mbps() - mbps).abs() < 0.1 * mbps
+}
+
+#[test]
+fn the_capacity_is_found_within_two_seconds_and_followed_down_within_a_third_of_one() {
+    let mut link = FakeLink::new(Bitrate::mbps(5));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 2_000);
+    assert!(is_near(controller.capacity(), 5.0), "{:?}", controller.capacity());
+    link.rate = Bitrate::mbps(1);
+    link.run(&mut controller, 2_000, 2_330);
+    assert!(is_near(controller.capacity(), 1.0), "{:?}", controller.capacity());
+    link.run(&mut controller, 2_330, 6_000);
+    assert!((0.6..0.95).contains(&controller.target_rate().as_mbps()), "{:?}", controller.target_rate());
+    assert!(controller.queue_delay() < Duration::from_millis(60), "{:?}", controller.queue_delay());
+}
+
+#[test]
+fn without_a_limit_the_rate_reaches_what_the_encoder_makes_within_two_seconds() {
+    let mut link = FakeLink::new(Bitrate::mbps(900));
+    link.delay_us = 120_000;
+    let mut controller = controller();
+    link.run(&mut controller, 0, 2_000);
+    assert!(controller.target_rate() >= Bitrate::mbps(10), "{:?}", controller.target_rate());
+}
+
+#[test]
+fn a_longer_path_is_told_from_a_queue_within_half_a_second_and_a_queue_is_not_taken_for_one() {
+    let mut link = FakeLink::new(Bitrate::mbps(5));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 5_000);
+    link.delay_us += 60_000;
+    link.run(&mut controller, 5_000, 5_900);
+    assert!(controller.queue_delay() < Duration::from_millis(20), "{:?}", controller.queue_delay());
+    assert!(is_near(controller.capacity(), 5.0), "{:?}", controller.capacity());
+    // A queue of 300 ms that was not ours drains; no base is raised by it.
+    let base = controller.base.value();
+    link.free_us += 300_000;
+    link.run(&mut controller, 5_900, 8_000);
+    assert_eq!(controller.base.value(), base);
+    assert!(controller.queue_delay() < Duration::from_millis(20), "{:?}", controller.queue_delay());
+}
+
+#[test]
+fn in_a_blackout_nothing_is_encoded_and_the_capacity_is_kept() {
+    let mut link = FakeLink::new(Bitrate::mbps(5));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 3_000);
+    let before = controller.capacity();
+    link.free_us = 3_400_000;
+    let skipped = link.run(&mut controller, 3_000, 3_400);
+    assert!((5..12).contains(&skipped), "{skipped}");
+    assert_eq!(controller.window(link.at(3_390_000)), ByteCount::ZERO);
+    link.run(&mut controller, 3_400, 3_700);
+    assert!(controller.capacity() >= before * 0.8, "{:?} {before:?}", controller.capacity());
+    assert_eq!(link.run(&mut controller, 3_700, 5_000), 0);
+}
+
+#[test]
+fn marks_and_losses_behind_a_long_queue_lower_the_rate() {
+    let mut reaction = Reaction::default();
+    let start = Instant::now();
+    let round = |n: u64| start + Duration::from_millis(40 * n);
+    let rtt = Duration::from_millis(40);
+    assert!((reaction.poll(round(0), rtt, Duration::ZERO) - 1.0).abs() < 1e-9);
+    (0..100).for_each(|n| reaction.on_packet(n % 20 != 0, false));
+    assert!((reaction.poll(round(1), rtt, Duration::from_millis(100)) - AT_LOSS_EXPECTED).abs() < 1e-9);
+    (0..100).for_each(|n| reaction.on_packet(n % 20 != 0, false));
+    assert!((reaction.poll(round(2), rtt, Duration::from_millis(10)) - 1.0).abs() < 1e-9, "random loss");
+    for n in 3..60 {
+        (0..10).for_each(|_| reaction.on_packet(true, true));
+        reaction.poll(round(n), rtt, Duration::ZERO);
+    }
+    assert!(reaction.share() < 0.55, "{}", reaction.share());
+}
+
+const AT_LOSS_EXPECTED: f64 = 0.9;
