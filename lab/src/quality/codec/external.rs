@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use aquila_proto::Bitrate;
 
+use super::rekeying::Rekeying;
 use super::{CodecError, Engine, OneSize};
 use crate::camera::{EncodedFrame, Yuv};
 use crate::quality::programs::{self, Missing};
@@ -21,10 +22,6 @@ const INSTALL: &str =
     "apt-get install python3-gi gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-ugly gstreamer1.0-plugins-bad";
 /// The least that is asked for, in kbit/s; below, rate control has nothing to work with.
 const MIN_KBPS: u64 = 20;
-/// A change of libx265's target costs a recovery point: up only by this factor and after so many pictures, down by this factor at once.
-const UP: f64 = 1.2;
-const UP_AFTER: u32 = 30;
-const DOWN: f64 = 0.95;
 
 /// An encoder in a process of its own, which ends with this.
 pub(super) struct External {
@@ -32,8 +29,8 @@ pub(super) struct External {
     process: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Of libx265: what it works for at present, and how many pictures it has done so.
-    applied: Option<(u64, u32)>,
+    /// Of libx265, which GStreamer opens anew for each target.
+    rekeying: Option<Rekeying>,
 }
 
 /// Whether the bindings and the elements are there.
@@ -72,8 +69,8 @@ impl External {
             .map_err(pipe)?;
         let input = process.stdin.take();
         let output = BufReader::with_capacity(1 << 16, process.stdout.take().expect("it is piped"));
-        let applied = (engine == Engine::X265).then(|| (kbps(target), 0));
-        let mut external = Self { name, process, input, output, applied };
+        let rekeying = (engine == Engine::X265).then(|| Rekeying::new(kbps(target)));
+        let mut external = Self { name, process, input, output, rekeying };
         let mut line = String::new();
         let read = external.output.read_line(&mut line);
         match read {
@@ -114,22 +111,12 @@ impl External {
             None => CodecError::Pipe { name: self.name, error },
         }
     }
-
-    /// The target that the encoder is told.
-    fn told(&mut self, target: u64, recovery: bool) -> u64 {
-        let Some((applied, pictures)) = &mut self.applied else { return target };
-        let (share, long) = (target as f64 / *applied as f64, *pictures >= UP_AFTER);
-        *pictures += 1;
-        if recovery || share <= DOWN || share >= UP && long {
-            (*applied, *pictures) = (target, 0);
-        }
-        *applied
-    }
 }
 
 impl OneSize for External {
     fn encode(&mut self, picture: &Yuv, target: Bitrate, recovery: bool) -> Result<Option<EncodedFrame>, CodecError> {
-        let target = self.told(kbps(target), recovery);
+        let target = kbps(target);
+        let target = self.rekeying.as_mut().map_or(target, |rekeying| rekeying.told(target, recovery));
         self.talk(picture, target, recovery).map_err(|error| self.complaint(error))
     }
 }

@@ -3,6 +3,7 @@
 mod embedded;
 mod external;
 mod h265;
+mod rekeying;
 
 #[cfg(test)]
 mod tests;

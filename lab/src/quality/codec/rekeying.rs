@@ -1,0 +1,80 @@
+//! Targets for an encoder that makes a recovery point whenever it is told another one.
+//!
+//! A recovery point is several times as large as other pictures. Told every change, such an encoder would answer each dip of the target with
+//! a burst, and the burst would be the next dip: at 1 Mbit/s that ended at a third of the link. So it is told when the next picture is a
+//! recovery point anyway, and in between only what cannot wait.
+
+/// Pictures from one recovery point to the next if nothing happens.
+pub(super) const PERIOD: u32 = 60;
+/// Below this share of what it works for, a target cannot wait.
+const URGENT: f64 = 0.7;
+/// A mean above this share of it is worth a recovery point, after so many pictures.
+const RISEN: f64 = 1.3;
+const RISE_AFTER: u32 = 30;
+/// So many pictures are made for each target at least, so that the last burst has drained.
+const LEAST_PICTURES: u32 = 10;
+/// What it is told in the ordinary course is a mean over about so many pictures: a single target may be a dip.
+const MEMORY: f64 = 15.0;
+
+/// What such an encoder works for.
+#[derive(Debug)]
+pub(super) struct Rekeying {
+    applied: f64,
+    pictures: u32,
+    mean: f64,
+}
+
+impl Rekeying {
+    pub(super) fn new(first: u64) -> Self {
+        Self { applied: first as f64, pictures: 0, mean: first as f64 }
+    }
+
+    /// What to tell the encoder with the next picture, for which that target is wanted; `recovery`: it will be a recovery point.
+    pub(super) fn told(&mut self, target: u64, recovery: bool) -> u64 {
+        let target = target as f64;
+        self.mean += (target - self.mean) / MEMORY;
+        if target < self.applied * URGENT && self.pictures >= LEAST_PICTURES {
+            (self.applied, self.pictures, self.mean) = (target, 0, target);
+        } else if recovery || self.pictures >= PERIOD || self.pictures >= RISE_AFTER && self.mean > self.applied * RISEN
+        {
+            (self.applied, self.pictures) = (self.mean, 0);
+        }
+        self.pictures += 1;
+        self.applied.round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often it is told something else.
+    fn changes(told: &[u64]) -> usize {
+        told.windows(2).filter(|pair| pair[0] != pair[1]).count()
+    }
+
+    #[test]
+    fn noise_and_short_dips_are_followed_at_recovery_points_only() {
+        let mut rekeying = Rekeying::new(1_000);
+        let target = |n: u64| if n % 20 == 7 { 750 } else { 900 + n * 37 % 200 };
+        let told: Vec<u64> = (0..300).map(|n| rekeying.told(target(n), false)).collect();
+        assert!(changes(&told) <= 4, "{told:?}");
+        assert!(told.iter().all(|kbps| (850..=1_100).contains(kbps)), "{told:?}");
+    }
+
+    #[test]
+    fn a_fall_is_followed_at_once_and_a_rise_within_a_second() {
+        let mut rekeying = Rekeying::new(3_000);
+        let target = |n: u64| if (30..90).contains(&n) { 1_000 } else { 3_000 };
+        let told: Vec<u64> = (0..160).map(|n| rekeying.told(target(n), false)).collect();
+        assert_eq!((told[29], told[30], told[89]), (3_000, 1_000, 1_000));
+        assert!(told[121] > 2_700, "{told:?}");
+    }
+
+    #[test]
+    fn a_recovery_point_on_request_brings_the_newest_mean() {
+        let mut rekeying = Rekeying::new(1_000);
+        (0..25).for_each(|_| assert_eq!(rekeying.told(1_500, false), 1_000));
+        assert!((1_400..=1_500).contains(&rekeying.told(1_500, true)));
+    }
+}
