@@ -84,6 +84,8 @@ const WAITING_SHARE: f64 = 0.8;
 /// Bounds of the capacity.
 const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
 const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
+/// The queue above which frames are left out while the encoder makes more than the link carries.
+const SKIP_ABOVE_AT_FLOOR: Duration = Duration::from_millis(10);
 /// A frame, for what may wait before the next is encoded.
 const FRAME: Duration = Duration::from_micros(33_333);
 
@@ -304,11 +306,12 @@ impl Controller for Fpv2 {
     fn may_encode(&self, now: Instant, load: Load) -> bool {
         let frame = self.range.clamp(self.target_rate()).bytes_in(FRAME);
         let may_wait = ByteCount((frame.0 as f64 * WAITING_SHARE) as u64) + ByteCount(MSS);
+        // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
+        // nearly through.
+        let at_floor = self.capacity * self.config.utilisation < self.range.least;
+        let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
         let in_network = self.capacity.time_for(ByteCount(self.network_queue(load)));
-        !self.stall.is_stalled()
-            && !self.drain.is_draining(now)
-            && load.queued <= may_wait
-            && in_network <= self.config.skip_above
+        !self.stall.is_stalled() && !self.drain.is_draining(now) && load.queued <= may_wait && in_network <= skip_above
     }
 
     fn capacity(&self) -> Bitrate {
