@@ -8,6 +8,7 @@ use aquila_lab::quality::codec::Engine;
 use aquila_lab::quality::content::Content;
 use aquila_net::encoder::EncoderSpec;
 use aquila_net::mavlink::{EndpointSpec, KINDS};
+use aquila_net::modem::ModemSpec;
 use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
 use aquila_proto::session::Side;
@@ -84,6 +85,10 @@ pub struct LinkArgs {
     /// Bytes of UDP payload in a packet, 1200 to 1472; 1200 passes every overlay [link.mtu]
     #[arg(long, value_name = "BYTES", help_heading = "Link")]
     pub mtu: Option<Mtu>,
+    /// Modem to ask each second how it hears the network, so that the link is careful in time: mmcli:0, at:/dev/ttyUSB2, or
+    /// file:PATH for a script [link.modem]
+    #[arg(long, value_name = "MODEM", help_heading = "Link")]
+    pub modem: Option<ModemSpec>,
     /// Directory for what must survive a restart [link.state]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Link")]
     pub state: Option<PathBuf>,
@@ -466,6 +471,7 @@ impl LinkArgs {
         set(&mut file.link.connect, self.connect.map(Text));
         set(&mut file.link.bind_interface, self.bind_interface);
         set(&mut file.link.mtu, self.mtu);
+        set(&mut file.link.modem, self.modem.map(Text));
         set(&mut file.link.state, self.state);
         set(&mut file.mavlink.endpoints, list(self.mavlink));
         set(&mut file.video.inputs, texts(self.video_in));

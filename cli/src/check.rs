@@ -65,6 +65,9 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
     let yes = |yes| if yes { "yes" } else { "no" };
     writeln!(out, "  autopilot  slowed by RADIO_STATUS: {}", yes(settings.radio_status))?;
     writeln!(out, "  signing    SETUP_SIGNING crosses the link: {}", yes(settings.forward_setup_signing))?;
+    if let Some(modem) = &settings.link.modem {
+        writeln!(out, "  modem      {modem}")?;
+    }
     let control = &settings.control;
     writeln!(
         out,
@@ -80,7 +83,7 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     if let Some(encoder) = &settings.video.encoder {
-        writeln!(out, "  encoder    {encoder}")?;
+        writeln!(out, "  encoder    {}", encoder.spec)?;
     }
     for spec in &settings.video.outputs {
         writeln!(out, "  viewer     {spec}, reordering for {:?}", settings.video.reassembly.reorder_time)?;

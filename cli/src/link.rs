@@ -67,6 +67,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         policy: settings.policy,
         cameras: settings.video.inputs,
         encoder: settings.video.encoder,
+        modem: settings.link.modem,
         viewers: settings.video.outputs,
         video_queues: settings.video.queues,
         reassembly: settings.video.reassembly,

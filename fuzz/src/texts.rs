@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aquila_net::mavlink::EndpointSpec;
+use aquila_net::modem::{ModemSpec, Script, parse_answer, parse_json};
 use aquila_net::video::VideoSpec;
 use aquila_proto::Side;
 use aquila_proto::identity::PublicKey;
@@ -32,6 +33,15 @@ pub fn texts(data: &[u8]) {
     if let Ok(spec) = text.parse::<VideoSpec>() {
         assert_eq!(spec.to_string().parse(), Ok(spec.clone()));
         let _ = spec.for_output();
+    }
+    if let Ok(spec) = text.parse::<ModemSpec>() {
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+    }
+    let script = text.parse::<Script>().unwrap_or_default();
+    assert!(script.steps().is_sorted_by_key(|(at, _)| *at));
+    for radio in [parse_answer(text), parse_json(text)] {
+        let numbers = [radio.rsrp_dbm, radio.rsrq_db, radio.sinr_db];
+        assert!(numbers.into_iter().flatten().all(|number| (-200.0..=250.0).contains(&number)));
     }
     if let Ok(codec) = text.parse::<Codec>() {
         assert_eq!(codec.to_string(), text);

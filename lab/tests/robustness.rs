@@ -741,3 +741,60 @@ fn encoders_are_told_to_pause_while_the_link_does_not_carry_their_frames() {
     assert!(!stats.held);
     assert_eq!(stats.counters.holds, holds + 1, "once");
 }
+
+/// A packet of a camera that began anew: other SSRC, other numbers.
+fn with_ssrc(mut packet: Vec<u8>, ssrc: u32) -> Vec<u8> {
+    packet[8..12].copy_from_slice(&ssrc.to_be_bytes());
+    packet
+}
+
+/// A camera that begins anew in the middle of a frame, with other numbers and times and pictures of another size, sends garbage,
+/// and makes ten times what it is asked for: commands do not notice, memory stays bounded, and its pictures come again.
+#[test]
+fn a_camera_may_do_what_it_likes() {
+    let mut pair = connected(6, 0.0);
+    commands(&mut pair, ms(10_000));
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let shown = |pair: &Pair, from: Duration| pair.frames.iter().filter(|frame| frame.arrived >= from).count();
+    let mut seq = 65_000u16;
+    // Lives of the camera: SSRC, packets a frame, whether it spits garbage in between.
+    for (life, (ssrc, packets, garbage)) in
+        [(1, 4, false), (2, 9, false), (2, 2, true), (0, 40, false), (3, 4, false)].into_iter().enumerate()
+    {
+        let began = pair.elapsed();
+        seq = seq.wrapping_add(next() as u16);
+        for frame in 0..40u32 {
+            for packet in 0..packets {
+                // Each life but the first ends in the middle of a frame.
+                let last = packet + 1 == packets && frame < 39;
+                let rtp = frames::h264(seq, frame + 1000 * life as u32, 1000, last, frame == 0);
+                pair.send_video(&with_ssrc(rtp, ssrc));
+                seq = seq.wrapping_add(1);
+            }
+            for _ in 0..if garbage { 8 } else { 0 } {
+                let len = (next() % 1500) as usize;
+                let mut packet: Vec<u8> = (0..len).map(|_| next() as u8).collect();
+                if let Some(first) = packet.first_mut().filter(|_| next() % 2 == 0) {
+                    *first = 0x80 | *first & 0x3f;
+                }
+                pair.send_video(&packet);
+            }
+            let stats = pair.stats(Side::Air);
+            let video = &stats.classes[2];
+            assert!(video.queued <= 512 && video.queued_bytes <= 2 << 20, "{video:?}");
+            let later = pair.elapsed() + ms(33);
+            pair.run_until(later);
+        }
+        assert!(shown(&pair, began) >= if packets > 9 { 2 } else { 30 }, "life {life}: {}", shown(&pair, began));
+    }
+    pair.run_until(ms(11_000));
+    assert_each_once(&pair);
+    let latest = pair.latencies(Side::Ground, Duration::ZERO).into_iter().max();
+    assert!(latest <= Some(PROPAGATION + ms(100)), "{latest:?}");
+}

@@ -2,6 +2,7 @@
 
 pub mod encoder;
 pub mod mavlink;
+pub mod modem;
 pub mod netwatch;
 pub mod node;
 pub mod socket;

@@ -7,6 +7,7 @@ mod changes;
 mod config;
 mod dial;
 mod gate;
+mod picture;
 mod snapshot;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::router::{EndpointConfig, EndpointKind, Router, RouterConfig};
 use aquila_proto::mavlink::{EndpointId, Frame, RadioReporter, Version};
 use aquila_proto::quic::{DisconnectReason, MemoryTickets, QuicConfig, TicketStore, TlsError};
@@ -26,10 +28,12 @@ use tokio::sync::{mpsc, watch};
 use changes::Changes;
 pub use config::{NodeConfig, Role};
 pub use gate::FrameGate;
+use picture::PictureLog;
 pub use snapshot::Snapshots;
 
 use crate::encoder;
 use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
+use crate::modem;
 use crate::netwatch::{self, NetworkChange};
 use crate::socket::{BearerSocket, Datagram};
 use crate::status::{StatusError, StatusServer, StatusSnapshot};
@@ -125,9 +129,11 @@ pub struct Node {
     camera: Option<mpsc::Sender<CameraRequest>>,
     gate: FrameGate,
     questions: mpsc::Receiver<gate::Question>,
+    modem: Option<mpsc::Receiver<Radio>>,
     events: Option<mpsc::Sender<NodeEvent>>,
     deadline: Instant,
     changes: Changes,
+    picture: PictureLog,
     targets: Vec<EndpointId>,
 }
 
@@ -197,9 +203,11 @@ impl Node {
             camera: config.encoder.as_ref().map(encoder::serve),
             gate,
             questions,
+            modem: config.modem.as_ref().map(modem::watch),
             events: None,
             deadline: started,
             changes: Changes::default(),
+            picture: PictureLog::default(),
             targets: Vec::new(),
             config,
         })
@@ -262,7 +270,8 @@ impl Node {
                 Some(event) = self.mavlink_events.recv() => self.on_endpoint_events(event),
                 Some(question) = self.questions.recv() => question.answer(&mut self.session),
                 Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
-                change = changed(&mut self.network) => self.on_network_change(change),
+                radio = from(&mut self.modem) => self.session.set_radio(Instant::now(), &radio),
+                change = from(&mut self.network) => self.on_network_change(change),
                 address = self.dialler.resolved() => self.on_address(address),
                 () = tokio::time::sleep_until(timer.into()) => {}
             }
@@ -576,6 +585,7 @@ impl Node {
 
     fn publish(&mut self, now: Instant) {
         let stats = self.session.stats(now);
+        self.picture.update(stats.picture_age, stats.frames_out);
         let snapshot = self.snapshots.take(
             &stats,
             &self.endpoints,
@@ -657,12 +667,12 @@ async fn receive(socket: &mut Option<BearerSocket>, batch: &mut Vec<Datagram>) {
     }
 }
 
-/// The next network change; for ever if nobody watches.
-async fn changed(network: &mut Option<mpsc::Receiver<NetworkChange>>) -> NetworkChange {
-    if let Some(receiver) = network {
+/// The next news of a watch; for ever if nobody watches.
+async fn from<T>(watch: &mut Option<mpsc::Receiver<T>>) -> T {
+    if let Some(receiver) = watch {
         match receiver.recv().await {
-            Some(change) => return change,
-            None => *network = None,
+            Some(news) => return news,
+            None => *watch = None,
         }
     }
     std::future::pending().await

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use aquila_net::encoder::EncoderSpec;
+use aquila_net::encoder::{EncoderKind, EncoderSpec, Rung};
 use aquila_net::mavlink::EndpointSpec;
+use aquila_net::modem::ModemSpec;
 use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
 use serde::Deserialize;
@@ -40,6 +41,7 @@ pub struct Link {
     pub connect: Option<Text<Remote>>,
     pub bind_interface: Option<String>,
     pub mtu: Option<Mtu>,
+    pub modem: Option<Text<ModemSpec>>,
     pub heartbeat: Option<Time<20, 5_000>>,
     pub stalled_after: Option<Time<50, 30_000>>,
     pub lost_after: Option<Time<100, 60_000>>,
@@ -75,6 +77,8 @@ pub struct Video {
     pub inputs: Option<Vec<Text<VideoSpec>>>,
     pub outputs: Option<Vec<Text<VideoSpec>>>,
     pub encoder: Option<Text<EncoderSpec>>,
+    pub encoder_kind: Option<Text<EncoderKind>>,
+    pub sizes: Option<Vec<Text<Rung>>>,
     pub queue_frames: Option<Count<1, 10_000>>,
     pub queue_bytes: Option<Bytes<65_536, 67_108_864>>,
     pub queue_age: Option<Time<20, 10_000>>,

@@ -6,8 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aquila_net::encoder::EncoderSpec;
+use aquila_net::encoder::{EncoderSetup, EncoderSpec, Ladder, LadderError, Rung};
 use aquila_net::mavlink::EndpointSpec;
+use aquila_net::modem::ModemSpec;
 use aquila_net::status::Exposure;
 use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
 use aquila_proto::Class;
@@ -59,6 +60,8 @@ pub struct LinkSettings {
     pub bind_interface: Option<String>,
     /// Bytes of UDP payload in a packet.
     pub mtu: u16,
+    /// The modem that is asked how it hears the network.
+    pub modem: Option<ModemSpec>,
     /// A sign of life leaves this often.
     pub heartbeat: Duration,
     /// Without a word from the other side for this long, the link counts as stalled.
@@ -86,7 +89,7 @@ pub struct VideoSettings {
     /// Cameras, each with a flow of its own.
     pub inputs: Vec<(Flow, VideoSpec)>,
     /// What makes the pictures.
-    pub encoder: Option<EncoderSpec>,
+    pub encoder: Option<EncoderSetup>,
     /// Viewers.
     pub outputs: Vec<VideoSpec>,
     /// Queue of each flow, in order of their numbers, up to the last camera's.
@@ -152,6 +155,12 @@ pub enum Invalid {
     /// Too many cameras.
     #[error("[video] has more than {MAX_FLOWS} inputs")]
     TooManyInputs,
+    /// What only a command can be told.
+    #[error("[video] encoder_kind and sizes are for encoder = \"exec:COMMAND\": others are not told of sizes")]
+    NotTold,
+    /// Sizes that are no ladder.
+    #[error("[video] sizes: {0}")]
+    Sizes(#[from] LadderError),
     /// An output that cannot be sent to.
     #[error("[video] outputs: {0}")]
     Output(#[from] ParseVideoError),
@@ -245,6 +254,7 @@ fn link(
         role,
         bind_interface: link.bind_interface,
         mtu: link.mtu.unwrap_or(Mtu::DEFAULT).get(),
+        modem: link.modem.map(|Text(modem)| modem),
         heartbeat,
         stalled_after,
         lost_after,
@@ -308,7 +318,14 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     let reorder_time = video.reorder.map_or(defaults.reorder_time, |time| time.get());
     let max_frame_age = video.max_frame_age.map_or(defaults.max_frame_age, |time| time.get());
     let reassembly = ReassemblerConfig { reorder_time, max_frame_age, ..defaults };
-    let encoder = video.encoder.map(|Text(spec)| spec);
+    let is_told = matches!(video.encoder, Some(Text(EncoderSpec::Command(_))));
+    if !is_told && (video.encoder_kind.is_some() || video.sizes.is_some()) {
+        return Err(Invalid::NotTold);
+    }
+    let rungs: Option<Vec<Rung>> = video.sizes.map(|sizes| sizes.into_iter().map(|Text(rung)| rung).collect());
+    let sizes = rungs.filter(|rungs| !rungs.is_empty()).map(|rungs| Ladder::new(&rungs)).transpose()?;
+    let kind = video.encoder_kind.map(|Text(kind)| kind).unwrap_or_default();
+    let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, sizes });
     Ok(VideoSettings { inputs, encoder, outputs, queues, reassembly })
 }
 

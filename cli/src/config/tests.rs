@@ -74,6 +74,8 @@ fn keys_that_contradict_each_other_are_refused_with_what_to_write() {
         ("[video]\ninputs = [':1', ':1']", Side::Air, "port of its own"),
         ("[video]\ninputs = [':1', ':2?flow=0']", Side::Air, "flow 0 twice"),
         ("[video]\noutputs = [':5600']", Side::Ground, "127.0.0.1:5600"),
+        ("[video]\nsizes = ['1280x720@30:0']", Side::Air, "exec:COMMAND"),
+        ("[video]\nencoder = 'exec:x'\nsizes = ['1280x720@30:0', '640x360@30:500']", Side::Air, "out of place"),
         ("[log]\nlevel = 'a=b=c'", Side::Ground, "debug"),
     ] {
         let error = resolve(text, side).expect_err(text).to_string();
@@ -179,9 +181,12 @@ fn the_sample_says_nothing_but_defaults() {
         ("identity", "peer"),
         ("link", "connect"),
         ("link", "bind_interface"),
+        ("link", "modem"),
         ("link", "state"),
         ("status", "listen"),
         ("video", "encoder"),
+        ("video", "encoder_kind"),
+        ("video", "sizes"),
     ];
     let defaults = [Side::Air, Side::Ground].map(|side| (side, shown(&resolve("", side).unwrap())));
     for (section, key, line) in sample_keys() {

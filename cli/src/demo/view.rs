@@ -185,7 +185,10 @@ fn summary(frame: &mut Frame, area: Rect, title: &str, now: &Now) {
                 ms(now.commands.1),
             )),
         ]),
-        Line::raw(format!("{aircraft}   MAVLink on UDP 14550, video on UDP 5600")),
+        Line::raw(format!(
+            "{aircraft}   frames shown {}, lost {}, too old {}   MAVLink on UDP 14550, video on UDP 5600",
+            now.ground.video.frames_shown, now.ground.video.frames_lost, now.ground.video.frames_stale,
+        )),
     ];
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
 }

@@ -4,24 +4,29 @@
 //! {"bitrate_bps":1450000}
 //! {"recovery_point":0}
 //! {"hold":true}
+//! {"size":"640x360","fps":30}
 //! ```
 //!
-//! The rate is for all flows together, and comes as often as it changes; the newest counts. A recovery point is wanted of
+//! The rate is for all flows together, and comes as often as it changes; the newest counts. Sizes come if `sizes` is
+//! configured, at most every 2 s. A recovery point is wanted of
 //! the flow of that number. On `hold` no pictures should be encoded until it is `false` again: the link does not carry them
 //! now, and what is not encoded need not be thrown away. A program that ignores it loses whole frames, and is asked for a
 //! recovery point. A program that ends is started again, after a second at first and half a minute at most, and told what is
 //! in force.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use aquila_proto::Bitrate;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
+use super::ladder::{Ladder, Rung};
+use super::steps::Steps;
+use super::{EncoderKind, sleep_until};
 use crate::node::CameraRequest;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -31,14 +36,20 @@ const WORKED: Duration = Duration::from_secs(60);
 /// A program that does not read for so long is as good as gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(super) async fn serve(command: String, mut requests: mpsc::Receiver<CameraRequest>) {
-    let mut wanted = Wanted::default();
+pub(super) async fn serve(
+    command: String,
+    kind: EncoderKind,
+    sizes: Option<Ladder>,
+    mut requests: mpsc::Receiver<CameraRequest>,
+) {
+    let mut wanted = Wanted::new(kind, sizes);
     let mut pause = FIRST_PAUSE;
     loop {
         let began = Instant::now();
         match start(&command) {
             Ok((mut child, stdin)) => {
                 tracing::info!(command, "encoder started");
+                wanted.forget();
                 match tell(&mut requests, &mut child, stdin, &mut wanted).await {
                     Ended::Node => return,
                     Ended::Program(reason) => tracing::warn!(command, reason, "the encoder is gone; starting it again"),
@@ -51,19 +62,12 @@ pub(super) async fn serve(command: String, mut requests: mpsc::Receiver<CameraRe
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
         while let Ok(request) = requests.try_recv() {
-            wanted.note(request);
+            wanted.note(Instant::now(), request);
         }
         if requests.is_closed() {
             return;
         }
     }
-}
-
-/// What is in force.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Wanted {
-    rate: Option<Bitrate>,
-    hold: bool,
 }
 
 enum Ended {
@@ -87,8 +91,8 @@ async fn tell(
     wanted: &mut Wanted,
 ) -> Ended {
     let mut lines = String::new();
-    wanted.say(&mut lines, &Wanted::default());
     loop {
+        wanted.say(Instant::now(), &mut lines);
         if !lines.is_empty() {
             match timeout(PATIENCE, stdin.write_all(lines.as_bytes())).await {
                 Ok(Ok(())) => {}
@@ -105,42 +109,79 @@ async fn tell(
             status = child.wait() => {
                 return Ended::Program(status.map_or_else(|error| error.to_string(), |status| status.to_string()));
             }
+            () = sleep_until(wanted.due()) => None,
         };
         // Of several rates only the newest is of interest.
-        let before = *wanted;
         while let Some(next) = request {
-            wanted.note(next);
-            if let CameraRequest::RecoveryPoint { flow } = next {
-                let _ = writeln!(lines, "{{\"recovery_point\":{flow}}}");
-            }
+            wanted.note(Instant::now(), next);
             request = requests.try_recv().ok();
         }
-        wanted.say(&mut lines, &before);
     }
 }
 
+/// What the program is to do, and what of it it has been told.
+#[derive(Debug)]
+struct Wanted {
+    rate: Steps,
+    size: Option<Ladder>,
+    hold: bool,
+    told_hold: bool,
+    recovery: BTreeSet<u8>,
+}
+
 impl Wanted {
-    fn note(&mut self, request: CameraRequest) {
+    fn new(kind: EncoderKind, size: Option<Ladder>) -> Self {
+        let rate = Steps::new(kind.model().steps());
+        Self { rate, size, hold: false, told_hold: false, recovery: BTreeSet::new() }
+    }
+
+    fn note(&mut self, now: Instant, request: CameraRequest) {
         match request {
-            CameraRequest::Rate(rate) => self.rate = Some(rate),
+            CameraRequest::Rate(rate) => {
+                self.rate.want(rate);
+                if let Some(size) = &mut self.size {
+                    size.want(now, rate);
+                }
+            }
             CameraRequest::Hold(hold) => self.hold = hold,
-            CameraRequest::RecoveryPoint { .. } => {}
+            CameraRequest::RecoveryPoint { flow } => drop(self.recovery.insert(flow)),
         }
     }
 
-    /// Appends a line for each thing that is not as it was.
-    fn say(&self, lines: &mut String, before: &Self) {
-        if let Some(rate) = self.rate.filter(|_| self.rate != before.rate) {
+    /// Another program, which has been told nothing. It begins with a recovery point.
+    fn forget(&mut self) {
+        self.rate.forget();
+        self.size.iter_mut().for_each(Ladder::forget);
+        self.told_hold = false;
+        self.recovery.clear();
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.rate.due().into_iter().chain(self.size.as_ref().and_then(Ladder::due)).min()
+    }
+
+    /// Appends a line for each thing that it is to be told now.
+    fn say(&mut self, now: Instant, lines: &mut String) {
+        if let Some(Rung { width, height, frames_per_second, .. }) = self.size.as_mut().and_then(|size| size.poll(now))
+        {
+            let _ = writeln!(lines, "{{\"size\":\"{width}x{height}\",\"fps\":{frames_per_second}}}");
+        }
+        if let Some(rate) = self.rate.poll(now) {
             let _ = writeln!(lines, "{{\"bitrate_bps\":{}}}", rate.0);
         }
-        if self.hold != before.hold {
+        if self.hold != std::mem::replace(&mut self.told_hold, self.hold) {
             let _ = writeln!(lines, "{{\"hold\":{}}}", self.hold);
+        }
+        for flow in std::mem::take(&mut self.recovery) {
+            let _ = writeln!(lines, "{{\"recovery_point\":{flow}}}");
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use aquila_proto::Bitrate;
+
     use super::*;
 
     async fn read(path: &std::path::Path, until: &str) -> String {
@@ -161,7 +202,7 @@ mod tests {
         // It reads two lines and ends.
         let command = format!("for i in 1 2; do read line; echo \"$line\" >> {}; done", path.display());
         let (sender, requests) = mpsc::channel(8);
-        let task = tokio::spawn(serve(command, requests));
+        let task = tokio::spawn(serve(command, EncoderKind::Unknown, None, requests));
         sender.send(CameraRequest::Rate(Bitrate(500_000))).await.unwrap();
         read(&path, "{\"bitrate_bps\":500000}\n").await;
         sender.send(CameraRequest::RecoveryPoint { flow: 3 }).await.unwrap();
@@ -175,5 +216,34 @@ mod tests {
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_program_is_told_the_size_before_the_rate_and_all_of_it_again_if_it_is_another_one() {
+        let start = Instant::now();
+        let mut wanted = Wanted::new(EncoderKind::X264, Ladder::new(&Ladder::DEFAULT).ok());
+        let said = |wanted: &mut Wanted, ms: u64| {
+            let mut lines = String::new();
+            wanted.say(start + Duration::from_millis(ms), &mut lines);
+            lines
+        };
+        assert_eq!(said(&mut wanted, 0), "");
+        wanted.note(start, CameraRequest::Rate(Bitrate(3_000_000)));
+        let first = "{\"size\":\"1280x720\",\"fps\":30}\n{\"bitrate_bps\":3000000}\n";
+        assert_eq!(said(&mut wanted, 0), first);
+        for _ in 0..3 {
+            wanted.note(start, CameraRequest::RecoveryPoint { flow: 1 });
+        }
+        wanted.note(start, CameraRequest::Hold(true));
+        assert_eq!(said(&mut wanted, 10), "{\"hold\":true}\n{\"recovery_point\":1}\n");
+        wanted.note(start, CameraRequest::Rate(Bitrate(1_900_000)));
+        assert!(said(&mut wanted, 20).contains("bitrate_bps"));
+        assert_eq!(wanted.due(), Some(start + Duration::from_millis(220)), "when it has calmed down");
+        assert_eq!(said(&mut wanted, 220), "{\"bitrate_bps\":1900000}\n");
+        wanted.forget();
+        assert_eq!(
+            said(&mut wanted, 300),
+            "{\"size\":\"1280x720\",\"fps\":30}\n{\"bitrate_bps\":1900000}\n{\"hold\":true}\n"
+        );
     }
 }

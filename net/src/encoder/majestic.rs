@@ -20,6 +20,8 @@ const STEPS: StepConfig = StepConfig {
     down_share: 0.1,
     up_share: 0.25,
     an_hour: 120,
+    overshoot: 1.0,
+    settles: Duration::ZERO,
 };
 /// A picture that can be decoded alone is asked for at most this often.
 const IDR_AFTER: Duration = Duration::from_millis(500);

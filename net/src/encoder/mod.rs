@@ -1,7 +1,9 @@
 //! Encoders that do what the link asks of them.
 
 mod command;
+mod ladder;
 mod majestic;
+mod model;
 mod steps;
 mod v4l2;
 
@@ -12,7 +14,28 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 
+pub use ladder::{Ladder, LadderError, Rung};
+pub use model::{EncoderKind, EncoderModel, ParseKindError};
+
 use crate::node::CameraRequest;
+
+/// An encoder, and what is known of it.
+#[derive(Debug, Clone)]
+pub struct EncoderSetup {
+    /// How it is reached.
+    pub spec: EncoderSpec,
+    /// How it follows a change of rate, of a command's.
+    pub kind: EncoderKind,
+    /// Sizes that a command's pictures may have; `None` if they stay as they are.
+    pub sizes: Option<Ladder>,
+}
+
+impl From<EncoderSpec> for EncoderSetup {
+    /// Of which nothing is known.
+    fn from(spec: EncoderSpec) -> Self {
+        Self { spec, kind: EncoderKind::default(), sizes: None }
+    }
+}
 
 /// How an encoder is reached: `exec:COMMAND`, a line for the shell, `majestic:HOST[:PORT]`, or `v4l2:DEVICE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,10 +99,10 @@ impl fmt::Display for EncoderSpec {
 const WAITING: usize = 64;
 
 /// Starts to serve an encoder; must be called within a tokio runtime. It ends when the sender is dropped.
-pub fn serve(spec: &EncoderSpec) -> mpsc::Sender<CameraRequest> {
+pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> mpsc::Sender<CameraRequest> {
     let (sender, requests) = mpsc::channel(WAITING);
     match spec {
-        EncoderSpec::Command(command) => tokio::spawn(command::serve(command.clone(), requests)),
+        EncoderSpec::Command(command) => tokio::spawn(command::serve(command.clone(), *kind, sizes.clone(), requests)),
         EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), requests)),
         EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), requests)),
     };

@@ -18,6 +18,10 @@ pub(super) struct StepConfig {
     pub up_share: f64,
     /// Steps in any hour; when they are used up, only downward ones are made, and at a quarter of the pace.
     pub an_hour: u32,
+    /// After a step to half or less it makes so many times what it was told ...
+    pub overshoot: f64,
+    /// ... for this long, in which it is told as much less.
+    pub settles: Duration,
 }
 
 /// The rate that was told, and the one that is wanted.
@@ -28,13 +32,17 @@ pub(super) struct Steps {
     wanted: Option<Bitrate>,
     /// Begin of the hour that is counted, and steps in it.
     hour: Option<(Instant, u32)>,
+    /// Less was told than is wanted, until then.
+    settling: Option<Instant>,
 }
 
+/// A step by less than this factor is followed well by all.
+const SMALL: f64 = 1.25;
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Steps {
     pub fn new(config: StepConfig) -> Self {
-        Self { config, told: None, wanted: None, hour: None }
+        Self { config, told: None, wanted: None, hour: None, settling: None }
     }
 
     /// The link wants another rate.
@@ -44,23 +52,41 @@ impl Steps {
 
     /// When to ask [`Steps::poll`] again, if nothing else happens.
     pub fn due(&self) -> Option<Instant> {
-        let (wanted, Some((at, told))) = (self.wanted?, self.told) else { return None };
-        self.is_worth_it(wanted, told).then(|| at + self.pause(wanted < told))
+        self.step_due().into_iter().chain(self.settling).min()
+    }
+
+    fn step_due(&self) -> Option<Instant> {
+        let (wanted, (at, told)) = (self.wanted?, self.told?);
+        let due = at + self.pause(wanted < told);
+        // What is about the same waits until it has calmed down.
+        let ratio = wanted.0 as f64 / told.0.max(1) as f64;
+        let about_the_same = (1.0 / SMALL..SMALL).contains(&ratio);
+        let due = self.settling.filter(|_| about_the_same).map_or(due, |until| due.max(until));
+        self.is_worth_it(wanted, told).then_some(due)
     }
 
     /// The rate to tell now, if it is time. It counts as told.
     pub fn poll(&mut self, now: Instant) -> Option<Bitrate> {
         let wanted = self.wanted?;
-        if let Some((at, told)) = self.told
-            && (!self.is_worth_it(wanted, told) || now < at + self.pause(wanted < told))
+        if let Some((_, told)) = self.told
+            && self.step_due().is_none_or(|due| now < due)
         {
-            return None;
+            // It has calmed down, and is told what was wanted in the first place.
+            self.settling.take_if(|until| *until <= now)?;
+            return Some(told);
         }
         let hour = self.hour.filter(|(begin, _)| now.saturating_duration_since(*begin) < HOUR);
         let (begin, count) = hour.unwrap_or((now, 0));
         self.hour = Some((begin, count + 1));
-        self.told = Some((now, wanted));
-        Some(wanted)
+        let before = self.told.replace((now, wanted)).map(|(_, told)| told);
+        let less = before.map_or(1.0, |before| self.overshoot(before, wanted));
+        self.settling = (less > 1.0).then(|| now + self.config.settles);
+        Some(wanted * less.recip())
+    }
+
+    /// Another encoder is there, which has been told nothing.
+    pub fn forget(&mut self) {
+        (self.told, self.settling) = (None, None);
     }
 
     /// The encoder did not hear it: it is to be told again.
@@ -69,6 +95,14 @@ impl Steps {
             // As far away as can be, so that it is worth a step.
             *told = Bitrate(u64::MAX);
         }
+    }
+
+    /// What it makes over what it is told, at first, if it goes from one rate to another.
+    fn overshoot(&self, from: Bitrate, to: Bitrate) -> f64 {
+        // Not after a failure: then it is not known where it is.
+        let ratio = if from.0 == u64::MAX { 1.0 } else { from.0 as f64 / to.0.max(1) as f64 };
+        // Small steps are followed well.
+        if ratio < SMALL { 1.0 } else { 1.0 + (self.config.overshoot - 1.0) * (ratio - 1.0).min(1.0) }
     }
 
     fn is_worth_it(&self, wanted: Bitrate, told: Bitrate) -> bool {
@@ -97,6 +131,8 @@ mod tests {
         down_share: 0.1,
         up_share: 0.2,
         an_hour: 4,
+        overshoot: 1.0,
+        settles: Duration::ZERO,
     };
 
     fn kbps(kbps: u64) -> Bitrate {
@@ -142,5 +178,29 @@ mod tests {
         assert!(steps.poll(start).is_some());
         steps.on_failure();
         assert_eq!(steps.poll(start + CONFIG.down_after), Some(kbps(500)));
+    }
+
+    #[test]
+    fn an_encoder_that_overshoots_is_asked_for_less_until_it_has_calmed_down() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let config = StepConfig { overshoot: 2.0, settles: Duration::from_millis(200), an_hour: 40, ..CONFIG };
+        let mut steps = Steps::new(config);
+        steps.want(kbps(3000));
+        assert_eq!(steps.poll(at(0)), Some(kbps(3000)));
+        steps.want(kbps(1000));
+        assert_eq!(steps.poll(at(1_000)), Some(kbps(500)));
+        assert_eq!((steps.poll(at(1_100)), steps.due()), (None, Some(at(1_200))));
+        assert_eq!((steps.poll(at(1_200)), steps.poll(at(1_201)), steps.due()), (Some(kbps(1000)), None, None));
+        // A small step is followed as it is; one of a half more by half as much.
+        steps.want(kbps(850));
+        assert_eq!(steps.poll(at(3_000)), Some(kbps(850)));
+        steps.want(Bitrate(566_667));
+        let less = steps.poll(at(5_000)).unwrap();
+        assert!(less.0.abs_diff(377_778) < 10, "{less:?}");
+        // Up at once in the meantime: no word of the old rate afterwards.
+        steps.want(kbps(3000));
+        assert_eq!(steps.poll(at(10_000)), Some(kbps(3000)));
+        assert_eq!((steps.poll(at(10_001)), steps.due()), (None, None));
     }
 }

@@ -24,6 +24,8 @@ const STEPS: StepConfig = StepConfig {
     down_share: 0.03,
     up_share: 0.05,
     an_hour: u32::MAX,
+    overshoot: 1.0,
+    settles: Duration::ZERO,
 };
 /// A device that is not there, or refuses, is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);

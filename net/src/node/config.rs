@@ -11,8 +11,9 @@ use aquila_proto::mavlink::Policy;
 use aquila_proto::sched::outbox::OutboxLimits;
 use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
 
-use crate::encoder::EncoderSpec;
+use crate::encoder::EncoderSetup;
 use crate::mavlink::EndpointSpec;
+use crate::modem::ModemSpec;
 use crate::status::Exposure;
 use crate::video::{Flow, VideoSpec};
 
@@ -61,7 +62,9 @@ pub struct NodeConfig {
     /// Cameras: where their RTP comes in.
     pub cameras: Vec<(Flow, VideoSpec)>,
     /// What makes the cameras' pictures, if it is to be told how much the link carries.
-    pub encoder: Option<EncoderSpec>,
+    pub encoder: Option<EncoderSetup>,
+    /// The modem that the link goes through, if it is to be asked how it hears the network.
+    pub modem: Option<ModemSpec>,
     /// Viewers: where RTP goes out.
     pub viewers: Vec<VideoSpec>,
     /// One queue per flow.
@@ -95,6 +98,7 @@ impl NodeConfig {
             policy: Policy::default(),
             cameras: Vec::new(),
             encoder: None,
+            modem: None,
             viewers: Vec::new(),
             video_queues: vec![SendQueueConfig::default()],
             reassembly: ReassemblerConfig::default(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::QueueState;
 use aquila_proto::mavlink::router::{DropReason, RouterStats};
 use aquila_proto::session::Stats;
@@ -13,7 +14,7 @@ use crate::mavlink::Endpoints;
 use crate::socket::BearerSocket;
 use crate::status::{
     BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus, PeerStatus,
-    RateMeter, SecurityStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus, VideoStatus,
+    RadioStatus, RateMeter, SecurityStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus, VideoStatus,
 };
 use crate::video::{VideoInput, VideoOutput};
 
@@ -75,6 +76,7 @@ impl Snapshots {
                 window_bytes: stats.window,
                 in_flight_bytes: stats.in_flight,
                 queue_delay_ms: ms(stats.queue_delay),
+                radio: radio(&stats.radio),
             },
             mavlink: mavlink(endpoints, router),
             security: SecurityStatus {
@@ -225,6 +227,11 @@ fn mavlink(endpoints: &Endpoints, router: &RouterStats) -> MavlinkStatus {
     });
     let dropped = DropReason::ALL.map(|reason| (reason.name().to_owned(), router.dropped(reason)));
     MavlinkStatus { endpoints: endpoints.collect(), dropped: dropped.into() }
+}
+
+fn radio(radio: &Radio) -> RadioStatus {
+    let Radio { altitude_m, cell, rsrp_dbm, rsrq_db, sinr_db } = *radio;
+    RadioStatus { altitude_m, cell, rsrp_dbm, rsrq_db, sinr_db }
 }
 
 fn ms(duration: Duration) -> f64 {

@@ -72,7 +72,7 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
 /// Name, help and value of a metric; no value if it is not known.
 type Column<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-const WHOLE: [Column<StatusSnapshot>; 24] = [
+const WHOLE: [Column<StatusSnapshot>; 28] = [
     ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
     ("aquila_capacity_bits_per_second", "What the link is believed to carry.", |s| count(s.congestion.capacity_bps)),
     ("aquila_target_bits_per_second", "What the encoder should make.", |s| count(s.congestion.target_bps)),
@@ -81,6 +81,10 @@ const WHOLE: [Column<StatusSnapshot>; 24] = [
     ("aquila_network_queue_delay_seconds", "Waiting time in the network's queue.", |s| {
         Some(s.congestion.queue_delay_ms / 1e3)
     }),
+    ("aquila_altitude_metres", "Height above home.", |s| s.congestion.radio.altitude_m.map(f64::from)),
+    ("aquila_radio_rsrp_dbm", "Reference signal received power.", |s| s.congestion.radio.rsrp_dbm.map(f64::from)),
+    ("aquila_radio_rsrq_decibels", "Reference signal received quality.", |s| s.congestion.radio.rsrq_db.map(f64::from)),
+    ("aquila_radio_sinr_decibels", "Signal to interference and noise.", |s| s.congestion.radio.sinr_db.map(f64::from)),
     ("aquila_replayed_total", "Messages refused as replays.", |s| count(s.security.replayed)),
     ("aquila_handshakes_refused_total", "Handshakes refused.", |s| count(s.security.handshakes_refused)),
     ("aquila_unknown_peers_total", "Packets and handshakes of peers not ours.", |s| count(s.security.unknown_peers)),

@@ -225,6 +225,24 @@ pub struct CongestionStatus {
     pub in_flight_bytes: u64,
     /// Waiting time in the network's queue.
     pub queue_delay_ms: f64,
+    /// What is known of the radio and of the flight.
+    #[serde(default)]
+    pub radio: RadioStatus,
+}
+
+/// What is known of the radio and of the flight.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct RadioStatus {
+    /// Height above home, from the autopilot.
+    pub altitude_m: Option<f32>,
+    /// A number for the serving cell.
+    pub cell: Option<u64>,
+    /// Reference signal received power.
+    pub rsrp_dbm: Option<f32>,
+    /// Reference signal received quality.
+    pub rsrq_db: Option<f32>,
+    /// Signal to interference and noise.
+    pub sinr_db: Option<f32>,
 }
 
 /// MAVLink on this machine.

@@ -39,6 +39,20 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
         congestion.queue_delay_ms,
         congestion.controller,
     )?;
+    let radio = &congestion.radio;
+    if *radio != super::RadioStatus::default() {
+        let number =
+            |value: Option<f32>, unit: &str| value.map_or("-".to_owned(), |value| format!("{value:.0} {unit}"));
+        writeln!(
+            out,
+            "radio: cell {}, RSRP {}, RSRQ {}, SINR {}; height {}",
+            radio.cell.map_or("-".to_owned(), |cell| format!("{cell:x}")),
+            number(radio.rsrp_dbm, "dBm"),
+            number(radio.rsrq_db, "dB"),
+            number(radio.sinr_db, "dB"),
+            number(radio.altitude_m, "m"),
+        )?;
+    }
     writeln!(out, "\n{:<10}{COLUMNS}", "class")?;
     for (class, status) in snapshot.classes.iter() {
         let latency = |pick: fn(&super::LatencyStatus) -> f64| ms(status.latency_ms.as_ref().map(pick));

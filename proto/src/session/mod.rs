@@ -5,7 +5,10 @@
 
 mod config;
 mod event;
+#[cfg(test)]
+mod lies;
 mod link_state;
+mod radio;
 mod receive;
 mod stats;
 mod transmit;
@@ -94,6 +97,7 @@ pub struct Session {
     last_target: Option<(Instant, Bitrate)>,
     encoder_lag: EncoderLag,
     held: Option<Held>,
+    radio: Radio,
     events: VecDeque<Event>,
     buffer: Vec<u8>,
     drained: bool,
@@ -143,6 +147,7 @@ impl Session {
             last_target: None,
             encoder_lag: EncoderLag::new(config.encoder),
             held: None,
+            radio: Radio::default(),
             events: VecDeque::new(),
             buffer: Vec::new(),
             drained: true,
@@ -240,6 +245,7 @@ impl Session {
     /// Sends a MAVLink frame to the other side.
     pub fn send_mavlink(&mut self, now: Instant, frame: &Frame) {
         self.begin_input(now);
+        self.note_radio(now, frame);
         let treatment = self.config.policy.treatment(frame.message_id());
         self.counters.accepted[treatment.class.index()] += 1;
         match (treatment.delivery, treatment.class) {
@@ -387,6 +393,7 @@ impl Session {
             window: self.controller.window(now).0,
             in_flight: self.sent.in_flight().0,
             queue_delay: self.controller.queue_delay(),
+            radio: self.radio,
             counters: self.counters.clone(),
         }
     }
@@ -401,11 +408,6 @@ impl Session {
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
         self.is_up() && self.controller.may_encode(now, load)
-    }
-
-    /// Tells what is known of the radio and of the flight.
-    pub fn set_radio(&mut self, now: Instant, radio: &Radio) {
-        self.controller.on_radio(now, radio);
     }
 
     /// Puts another congestion controller in place, one that the configuration does not know.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::cc::Radio;
 use crate::quantiles::{Quantiles, Summary};
 use crate::sched::outbox::OutboxDrops;
 use crate::sched::telemetry::TelemetryDrops;
@@ -152,4 +153,6 @@ pub struct Stats {
     pub in_flight: u64,
     /// Delay in the network's queue.
     pub queue_delay: Duration,
+    /// What is known of the radio and of the flight.
+    pub radio: Radio,
 }

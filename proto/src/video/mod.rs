@@ -26,3 +26,5 @@ pub use rtp::{Datagram, RtpPacket};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::epoch as test_epoch;

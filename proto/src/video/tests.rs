@@ -11,7 +11,7 @@ use super::*;
 
 /// Any point in time; the tests only add to it.
 #[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise")]
-pub(super) fn epoch() -> Instant {
+pub(crate) fn epoch() -> Instant {
     Instant::now()
 }
 

@@ -1,0 +1,115 @@
+//! How encoders follow a change of their rate, as measured (720p at 30 frames a second, steps 3000 to 1000 to 3000 to 500 to 3000
+//! kbit/s), and what to ask of them so that what they make is what is wanted.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::steps::StepConfig;
+
+/// An encoder whose answer to a change of rate is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EncoderKind {
+    /// Not known: it is told of each change, as it comes.
+    #[default]
+    Unknown,
+    /// x264 with a buffer of 200 ms (`vbv-buf-capacity=200`), which everybody should use.
+    X264,
+    /// x264 with GStreamer's own 600 ms, or a buffer of that order.
+    X264LongBuffer,
+    /// x265, which is opened anew for another rate.
+    X265,
+    /// OpenH264 with `skip_frames`.
+    OpenH264,
+}
+
+/// How one follows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EncoderModel {
+    /// What it makes over what it was told, in the first frames after a step to half or less.
+    pub overshoot: f64,
+    /// For this long.
+    pub settles: Duration,
+    /// Each change begins with a recovery point, which costs as much as several frames.
+    pub rekeys_on_change: bool,
+}
+
+impl EncoderKind {
+    /// All that are known, and what they are called.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("x264", Self::X264),
+        ("x264-long-buffer", Self::X264LongBuffer),
+        ("x265", Self::X265),
+        ("openh264", Self::OpenH264),
+    ];
+
+    /// How it follows.
+    pub const fn model(self) -> EncoderModel {
+        let (overshoot, settles_ms, rekeys_on_change) = match self {
+            Self::Unknown => (1.0, 0, false),
+            // Frames 0 to 4 at 2.0 and 1.9 times the target, 5 to 9 at 1.1.
+            Self::X264 => (1.9, 200, false),
+            // 2.7 to 4.5 times, then 1.3 to 2.1 times; less is asked for than would be needed, or there would be no picture.
+            Self::X264LongBuffer => (2.5, 400, false),
+            // 1.2 times in the first frames, which is its recovery point.
+            Self::X265 => (1.0, 0, true),
+            // 1.2 times to a third, 1.9 times to a sixth.
+            Self::OpenH264 => (1.2, 170, false),
+        };
+        EncoderModel { overshoot, settles: Duration::from_millis(settles_ms), rekeys_on_change }
+    }
+}
+
+impl EncoderModel {
+    /// When it is told another rate.
+    pub(super) const fn steps(self) -> StepConfig {
+        let (down_ms, up_ms, down_share, up_share) = match self.rekeys_on_change {
+            true => (500, 5_000, 0.1, 0.2),
+            false => (0, 0, 0.01, 0.01),
+        };
+        StepConfig {
+            down_after: Duration::from_millis(down_ms),
+            up_after: Duration::from_millis(up_ms),
+            down_share,
+            up_share,
+            an_hour: u32::MAX,
+            overshoot: self.overshoot,
+            settles: self.settles,
+        }
+    }
+}
+
+/// Why a text names no encoder that is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no kind of encoder that is known: x264, x264-long-buffer, x265 and openh264 are; leave the key out for any other"
+)]
+pub struct ParseKindError(String);
+
+impl FromStr for EncoderKind {
+    type Err = ParseKindError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.iter().find(|(name, _)| *name == text);
+        known.map(|(_, kind)| *kind).ok_or_else(|| ParseKindError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for EncoderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::ALL.iter().find(|(_, kind)| kind == self).map_or("unknown", |(name, _)| name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_as_they_are_written() {
+        for (name, kind) in EncoderKind::ALL {
+            assert_eq!((name.parse(), kind.to_string()), (Ok(kind), name.to_owned()));
+        }
+        assert!("nvenc".parse::<EncoderKind>().unwrap_err().to_string().contains("x264"));
+    }
+}

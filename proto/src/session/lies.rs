@@ -1,0 +1,141 @@
+//! Feedback that lies: whatever the other side reports, nothing panics, and what a controller answers stays within bounds.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use crate::cc::{CongestionConfig, EncoderRange, Load, Radio, Reports, SentPacket};
+use crate::feedback::SentLog;
+use crate::wire::feedback::{Arrival, Feedback};
+use crate::{Bitrate, ByteCount};
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Step {
+    /// So many datagrams leave.
+    Send {
+        count: u8,
+        bytes: u16,
+        leads: bool,
+    },
+    /// Time passes, microseconds.
+    Wait(u32),
+    /// A report: the reporter's clock, how far from the newest it begins, and arrivals.
+    Report {
+        clock_us: u32,
+        back: u16,
+        arrivals: Vec<Option<(u32, u8)>>,
+    },
+    /// A report of what has arrived as it should, at a clock that runs as ours.
+    Honest {
+        count: u8,
+    },
+    Rtt(u32),
+    Radio(Radio),
+    NewPath,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let arrivals = prop::collection::vec(prop::option::of((any::<u32>(), 0..4u8)), 0..64);
+    let decibels = || prop::option::of(prop::num::f32::ANY);
+    prop_oneof![
+        6 => (1..40u8, 1..1500u16, any::<bool>()).prop_map(|(count, bytes, leads)| Step::Send { count, bytes, leads }),
+        4 => (1..400_000u32).prop_map(Step::Wait),
+        3 => (any::<u32>(), any::<u16>(), arrivals)
+            .prop_map(|(clock_us, back, arrivals)| Step::Report { clock_us, back, arrivals }),
+        3 => (1..60u8).prop_map(|count| Step::Honest { count }),
+        // A session takes none that is longer.
+        1 => (0..60_000_000u32).prop_map(Step::Rtt),
+        1 => (decibels(), prop::option::of(any::<u64>()), decibels(), decibels()).prop_map(|(altitude_m, cell, rsrp_dbm, sinr_db)| {
+            Step::Radio(Radio { altitude_m, cell, rsrp_dbm, rsrq_db: None, sinr_db })
+        }),
+        1 => Just(Step::NewPath),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_reported_rates_stay_in_bounds(steps in prop::collection::vec(step(), 1..120)) {
+        for name in CongestionConfig::NAMES {
+            try_lies(name, &steps)?;
+        }
+    }
+}
+
+fn try_lies(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
+    let range = EncoderRange::default();
+    let mut controller = CongestionConfig::by_name(name).expect("a name of the list").build(range);
+    let mut log = SentLog::default();
+    let start = crate::video::test_epoch();
+    let mut now = start;
+    let mut unreported = 0u64;
+    for step in steps {
+        let now_us = 1_700_000_000_000_000 + (now - start).as_micros() as u64;
+        match step {
+            Step::Wait(us) => now += Duration::from_micros(u64::from(*us)),
+            Step::Send { count, bytes, leads } => {
+                for n in 0..*count {
+                    let bytes = ByteCount(u64::from(*bytes));
+                    controller.on_sent(now, SentPacket { sent_us: now_us, bytes, urgent: true });
+                    log.on_sent(now_us, bytes, Some(u64::from(n)), *leads);
+                }
+            }
+            Step::Rtt(us) => controller.on_rtt(now, Duration::from_micros(u64::from(*us))),
+            Step::Radio(radio) => controller.on_radio(now, radio),
+            Step::NewPath => {
+                log.reset();
+                controller.on_path_change(now);
+            }
+            Step::Report { .. } | Step::Honest { .. } => {
+                let feedback = match step {
+                    Step::Report { clock_us, back, arrivals } => {
+                        let arrival = |(at_us, ecn): &(u32, u8)| Arrival { at_us: *at_us, ecn: *ecn };
+                        Feedback {
+                            sent_us: *clock_us,
+                            first_seq: log.next_seq().wrapping_sub(*back),
+                            arrivals: arrivals.iter().map(|seen| seen.as_ref().map(arrival)).collect(),
+                        }
+                    }
+                    _ => {
+                        let Step::Honest { count } = step else { unreachable!() };
+                        let at_us = (now_us + 30_000) as u32;
+                        let count = u16::from(*count).min(log.next_datagram() as u16);
+                        let arrivals = vec![Some(Arrival { at_us, ecn: 0 }); count.into()];
+                        Feedback { sent_us: at_us, first_seq: log.next_seq().wrapping_sub(count), arrivals }
+                    }
+                };
+                log.on_feedback(&feedback);
+                unreported += log.take_fates().count() as u64;
+                let load = Load { in_flight: log.in_flight(), queued: ByteCount::ZERO };
+                controller.on_reports(now, Reports { now_us, packets: log.reports(), load });
+            }
+        }
+        let load = Load { in_flight: log.in_flight(), queued: ByteCount(unreported % 9000) };
+        controller.poll(now, load);
+        check(name, controller.as_ref(), range, now, load)?;
+        // More than what was sent is not in flight.
+        prop_assert!(log.in_flight() <= ByteCount(2049 * 1500), "{:?}", log.in_flight());
+    }
+    Ok(())
+}
+
+fn check(
+    name: &str,
+    controller: &dyn crate::cc::Controller,
+    range: EncoderRange,
+    now: Instant,
+    load: Load,
+) -> Result<(), TestCaseError> {
+    let (window, pacing, capacity) = (controller.window(now), controller.pacing_rate(now), controller.capacity());
+    // What is in flight is bounded by the log; this is only that nothing overflows.
+    prop_assert!(window <= ByteCount(1 << 40), "{name}: window {window:?}");
+    prop_assert!(pacing > Bitrate::ZERO && pacing <= Bitrate::mbps(100_000), "{name}: pacing {pacing:?}");
+    prop_assert!(capacity <= Bitrate::mbps(100_000), "{name}: capacity {capacity:?}");
+    let rate = range.clamp(controller.target_rate());
+    prop_assert!(rate >= range.least && rate <= range.most, "{name}: {rate:?}");
+    let _ = (controller.may_encode(now, load), controller.queue_delay());
+    prop_assert!(controller.next_deadline().is_none_or(|at| at < now + Duration::from_secs(60)), "{name}");
+    Ok(())
+}
