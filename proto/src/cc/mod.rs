@@ -3,6 +3,7 @@
 //! Pure: reports and time in, numbers out. No QUIC here; the reports are of our own feedback, which has the arrival time
 //! of every datagram.
 
+mod borrowed;
 mod digest;
 mod encoder;
 pub mod fpv2;
@@ -12,11 +13,12 @@ mod radio;
 pub mod scream;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
-mod testing;
+pub(crate) mod testing;
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+pub use borrowed::{Borrowed, BorrowedConfig, BorrowedKind};
 pub use encoder::{EncoderLag, EncoderRange};
 pub use fpv2::{Fpv2, Fpv2Config};
 pub use paper::{Paper, PaperConfig};
@@ -135,6 +137,10 @@ pub enum CongestionConfig {
     PaperLiteral(PaperConfig),
     /// SCReAM v2, see [`scream`].
     Scream(ScreamConfig),
+    /// BBRv3, QUIC's own.
+    Bbr(BorrowedConfig),
+    /// CUBIC, QUIC's own.
+    Cubic(BorrowedConfig),
 }
 
 impl Default for CongestionConfig {
@@ -145,7 +151,7 @@ impl Default for CongestionConfig {
 
 impl CongestionConfig {
     /// Names of all controllers.
-    pub const NAMES: [&'static str; 4] = ["fpv2", "paper", "paper-literal", "scream"];
+    pub const NAMES: [&'static str; 6] = ["fpv2", "paper", "paper-literal", "scream", "bbr", "cubic"];
 
     /// The controller of that name, with its default parameters.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -154,17 +160,25 @@ impl CongestionConfig {
             "paper" => Some(Self::Paper(PaperConfig::default())),
             "paper-literal" => Some(Self::PaperLiteral(PaperConfig::default())),
             "scream" => Some(Self::Scream(ScreamConfig::default())),
+            "bbr" => Some(Self::Bbr(BorrowedConfig::of(BorrowedKind::Bbr))),
+            "cubic" => Some(Self::Cubic(BorrowedConfig::of(BorrowedKind::Cubic))),
             _ => None,
         }
     }
 
-    /// The controller, which knows nothing yet.
-    pub fn build(&self, range: EncoderRange) -> Box<dyn Controller> {
+    /// The controller, which knows nothing yet. Those that are not ours come from `lend`: there is no QUIC here.
+    pub fn build(
+        &self,
+        range: EncoderRange,
+        lend: impl FnOnce(Borrowed) -> Box<dyn Controller>,
+    ) -> Box<dyn Controller> {
         match self {
             Self::Fpv2(config) => Box::new(Fpv2::new(*config, range)),
             Self::Paper(config) => Box::new(Paper::new(*config, paper::Units::Packets)),
             Self::PaperLiteral(config) => Box::new(Paper::new(*config, paper::Units::Bytes)),
             Self::Scream(config) => Box::new(Scream::new(*config, range)),
+            Self::Bbr(config) => lend(Borrowed { kind: BorrowedKind::Bbr, config: *config }),
+            Self::Cubic(config) => lend(Borrowed { kind: BorrowedKind::Cubic, config: *config }),
         }
     }
 }

@@ -19,9 +19,12 @@ use rustls::client::Resumption;
 use super::clock::SharedClock;
 use super::connection::{Conn, ConnEvent, disconnect_reason};
 use super::keys::{CidGenerator, Greeting, ResetKey, TokenKey};
+use super::lent::{Lent, RttSlot};
 use super::resumption::{ResumableClient, TicketBook};
 use super::tickets::{ServerSessions, TicketStore};
+use super::transport::OpenGate;
 use super::{seeded_tls, tls, transport};
+use crate::cc::{Borrowed, Controller};
 use crate::identity::{Identity, PublicKey};
 use crate::seeded::SeededBytes;
 
@@ -170,6 +173,8 @@ pub struct QuicBearer {
     aside: Option<ConnectionId>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     events: VecDeque<BearerEvent>,
+    /// Where connections leave their estimates of the round-trip time, if a controller is lent out.
+    rtt: Option<RttSlot>,
 }
 
 impl QuicBearer {
@@ -222,7 +227,20 @@ impl QuicBearer {
             aside: None,
             responses: VecDeque::new(),
             events: VecDeque::new(),
+            rtt: None,
         })
+    }
+
+    /// Where connections leave their estimates of the round-trip time.
+    #[cfg(test)]
+    pub(super) fn rtt_slot(&self) -> Option<RttSlot> {
+        self.rtt.clone()
+    }
+
+    /// One of QUIC's own congestion controllers as one of ours. It hears of the connections that begin from now on.
+    pub fn lend(&mut self, borrowed: Borrowed, now: Instant) -> Box<dyn Controller> {
+        let slot = self.rtt.get_or_insert_default().clone();
+        Box::new(Lent::new(borrowed, self.config.mtu, now, slot))
     }
 
     fn server_config(
@@ -279,7 +297,7 @@ impl QuicBearer {
     }
 
     fn start(&mut self, now: Instant, remote: SocketAddr) -> Result<ConnectionId, noq_proto::ConnectError> {
-        let gate = Arc::default();
+        let gate = Arc::new(OpenGate::new(self.rtt.clone()));
         let mut config = self.client_config.clone();
         config.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
         let (handle, connection) = self.endpoint.connect(now, config, remote, tls::SERVER_NAME)?;
@@ -505,7 +523,7 @@ impl QuicBearer {
             return self.endpoint.ignore(incoming);
         }
         let offered = offered_protocols(&incoming);
-        let gate = Arc::default();
+        let gate = Arc::new(OpenGate::new(self.rtt.clone()));
         let Ok(mut server) = self.accept_config() else { return self.endpoint.ignore(incoming) };
         server.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
         match self.endpoint.accept(incoming, now, &mut response, Some(Arc::new(server))) {

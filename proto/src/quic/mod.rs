@@ -4,6 +4,7 @@ mod bearer;
 mod clock;
 mod connection;
 mod keys;
+mod lent;
 mod resumption;
 mod seeded_tls;
 mod tickets;

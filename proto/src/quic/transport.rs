@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use noq_proto::{AckFrequencyConfig, RttEstimator, TransportConfig, VarInt};
 
+use super::lent::RttSlot;
+
 /// Smallest UDP payload that QUIC can work with (RFC 9000 §14).
 pub const MIN_MTU: u16 = 1200;
 
@@ -54,9 +56,16 @@ pub(super) fn config(mtu: u16, idle: Duration, gate: Arc<OpenGate>) -> Transport
 #[derive(Debug, Default)]
 pub(super) struct OpenGate {
     in_flight: Arc<AtomicU64>,
+    /// Where a borrowed controller looks for the round-trip time.
+    rtt: Option<RttSlot>,
 }
 
 impl OpenGate {
+    /// A gate whose estimates of the round-trip time are left there.
+    pub fn new(rtt: Option<RttSlot>) -> Self {
+        Self { rtt, ..Self::default() }
+    }
+
     /// Bytes of UDP payload sent and neither acknowledged nor declared lost.
     pub fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)
@@ -67,13 +76,14 @@ impl ControllerFactory for OpenGate {
     fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
         // A new path begins: what was in flight on the old one is no longer counted by QUIC either.
         self.in_flight.store(0, Ordering::Relaxed);
-        Box::new(Tap { in_flight: self.in_flight.clone() })
+        Box::new(Tap { in_flight: self.in_flight.clone(), rtt: self.rtt.clone() })
     }
 }
 
 #[derive(Debug, Clone)]
 struct Tap {
     in_flight: Arc<AtomicU64>,
+    rtt: Option<RttSlot>,
 }
 
 impl Tap {
@@ -91,7 +101,10 @@ impl Controller for Tap {
         self.in_flight.fetch_add(u64::from(bytes), Ordering::Relaxed);
     }
 
-    fn on_ack(&mut self, _now: Instant, _sent: Instant, bytes: u64, _pn: u64, _app_limited: bool, _rtt: &RttEstimator) {
+    fn on_ack(&mut self, _now: Instant, _sent: Instant, bytes: u64, _pn: u64, _app_limited: bool, rtt: &RttEstimator) {
+        if let Some(slot) = &self.rtt {
+            slot.put(rtt);
+        }
         self.release(bytes);
     }
 

@@ -122,8 +122,8 @@ impl Session {
         bearer.set_wall_clock(config.since_1970);
         let replay = config.replay.as_deref().map(ReplayGuard::restore).transpose();
         Ok(Self {
+            controller: config.congestion.build(config.encoder, |borrowed| bearer.lend(borrowed, config.started)),
             bearer,
-            controller: config.congestion.build(config.encoder),
             outbox: Outbox::new(config.control),
             telemetry: TelemetryQueue::new(config.telemetry),
             transactions: Batches::default(),
