@@ -15,7 +15,7 @@ use aquila_proto::session::Side;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
-use crate::config::{File, Mtu, Remote, Text};
+use crate::config::{ControllerName, File, Mtu, Remote, Text};
 
 /// One link between aircraft and ground: commands always get through, the picture stays live.
 #[derive(Debug, Parser)]
@@ -89,6 +89,10 @@ pub struct LinkArgs {
     /// file:PATH for a script [link.modem]
     #[arg(long, value_name = "MODEM", help_heading = "Link")]
     pub modem: Option<ModemSpec>,
+    /// Congestion controller of video and bulk: fpv2, or for comparison paper, paper-literal, scream, bbr, cubic
+    /// [congestion.controller]
+    #[arg(long, value_name = "NAME", help_heading = "Link")]
+    pub controller: Option<ControllerName>,
     /// Directory for what must survive a restart [link.state]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Link")]
     pub state: Option<PathBuf>,
@@ -473,6 +477,7 @@ impl LinkArgs {
         set(&mut file.link.mtu, self.mtu);
         set(&mut file.link.modem, self.modem.map(Text));
         set(&mut file.link.state, self.state);
+        set(&mut file.congestion.controller, self.controller.map(Text));
         set(&mut file.mavlink.endpoints, list(self.mavlink));
         set(&mut file.video.inputs, texts(self.video_in));
         set(&mut file.video.encoder, self.encoder.map(Text));

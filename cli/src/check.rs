@@ -74,6 +74,7 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
         "  control    commands are kept for {:?}, setpoints for {:?}, heartbeats for {:?}",
         control.command_age, control.setpoint_age, control.liveness_age,
     )?;
+    writeln!(out, "  congestion {}", settings.congestion.name())?;
     for (flow, spec) in &settings.video.inputs {
         let queue = &settings.video.queues[usize::from(flow.number())];
         writeln!(

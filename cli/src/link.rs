@@ -72,6 +72,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         video_queues: settings.video.queues,
         reassembly: settings.video.reassembly,
         control: settings.control,
+        congestion: settings.congestion,
         status: settings.status,
     }
 }

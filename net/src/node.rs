@@ -653,6 +653,7 @@ fn session_config(
     session.stalled_after = config.stalled_after;
     session.lost_after = config.lost_after;
     session.control = config.control;
+    session.congestion = config.congestion;
     session.policy = config.policy.clone();
     session.video = config.video_queues.clone();
     session.reassembly = config.reassembly.clone();

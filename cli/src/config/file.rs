@@ -12,6 +12,7 @@ use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
 use serde::Deserialize;
 
+use super::congestion::Congestion;
 use super::units::{Bytes, Count, Mtu, Remote, Text, Time};
 
 /// A whole configuration file. The fields are its sections and keys, where they are explained.
@@ -23,6 +24,7 @@ pub struct File {
     pub mavlink: Mavlink,
     pub video: Video,
     pub control: Control,
+    pub congestion: Congestion,
     pub status: Status,
     pub log: Log,
 }

@@ -3,6 +3,7 @@
 //! [`File`] is what is written, all of it optional; [`Settings`] is what it means for one side, complete and checked.
 //! `packaging/aquila.toml` lists every key with its default.
 
+mod congestion;
 mod file;
 mod settings;
 mod units;
@@ -10,6 +11,7 @@ mod units;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use congestion::ControllerName;
 pub use file::File;
 pub use settings::{Environment, Invalid, Role, Settings, key_file};
 pub use units::{Mtu, Remote, Text};

@@ -12,6 +12,7 @@ use aquila_net::modem::ModemSpec;
 use aquila_net::status::Exposure;
 use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
 use aquila_proto::Class;
+use aquila_proto::cc::CongestionConfig;
 use aquila_proto::identity::PublicKey;
 use aquila_proto::mavlink::treatment::{Delivery, Policy, Treatment as Travels, UnknownMessage};
 use aquila_proto::sched::outbox::OutboxLimits;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub video: VideoSettings,
     /// Bounds and lifetimes of control messages.
     pub control: OutboxLimits,
+    /// What holds video and bulk back.
+    pub congestion: CongestionConfig,
     /// Where the status page is served, and to whom.
     pub status: Option<(SocketAddr, Exposure)>,
     /// What is logged, as `tracing_subscriber::EnvFilter` reads it.
@@ -191,6 +194,7 @@ impl Settings {
             policy: policy(&file.mavlink.overrides)?,
             video: video(file.video, side)?,
             control: control(&file.control),
+            congestion: file.congestion.resolve(),
             status: file.status.listen.map(|Text(address)| {
                 let anyone = file.status.allow_remote.unwrap_or(false);
                 (address, if anyone { Exposure::Anyone } else { Exposure::LoopbackOnly })

@@ -137,7 +137,7 @@ fn the_command_line_goes_before_the_file() {
     let line = format!(
         "aquila air --peer {PEER} --connect host:2 --mtu 1400 --mavlink serial:/dev/x:57600 -m tcpin:127.0.0.1:5 \
          --video-in :7?codec=h265 --video-out 127.0.0.1:8 --status 127.0.0.1:9 --log debug --key /k --state /s \
-         --bind-interface wwan0"
+         --bind-interface wwan0 --controller scream"
     );
     let Command::Air(args) = Cli::parse_from(line.split_whitespace()).command else { panic!("not air") };
     args.override_file(&mut file);
@@ -150,10 +150,42 @@ fn the_command_line_goes_before_the_file() {
     assert_eq!(settings.status.unwrap().0, "127.0.0.1:9".parse().unwrap());
     assert_eq!((settings.key.to_str(), settings.link.state.to_str()), (Some("/k"), Some("/s")));
     assert_eq!(settings.log, "debug");
+    assert_eq!(settings.congestion.name(), "scream");
 
     let mut file = read("[link]\nmtu = 1300").unwrap();
     crate::args::LinkArgs::default().override_file(&mut file);
     assert_eq!(file, read("[link]\nmtu = 1300").unwrap(), "what is not given changes nothing");
+}
+
+#[test]
+fn a_controller_has_a_table_of_its_own_and_its_parameters_count_when_it_is_chosen() {
+    use aquila_proto::cc::{CongestionConfig, PaperConfig};
+    let table = "[congestion.paper]\nkappa = 2\nd_base = '50ms'\nr_safe = '30kbit/s'";
+    assert_eq!(resolve(table, Side::Air).unwrap().congestion, CongestionConfig::default());
+    for (name, made) in [
+        ("paper", CongestionConfig::Paper as fn(PaperConfig) -> CongestionConfig),
+        ("paper-literal", CongestionConfig::PaperLiteral),
+    ] {
+        let text = format!("[congestion]\ncontroller = '{name}'\n{table}");
+        let congestion = resolve(&text, Side::Air).unwrap().congestion;
+        let expected = PaperConfig {
+            kappa: 2.0,
+            d_base: std::time::Duration::from_millis(50),
+            r_safe: aquila_proto::Bitrate::kbps(30),
+            ..PaperConfig::default()
+        };
+        assert_eq!(congestion, made(expected), "{name}");
+    }
+    for (text, hint) in [
+        ("[congestion]\ncontroller = 'reno'", "there are fpv2, paper"),
+        ("[congestion.paper]\nkapa = 1", "`kappa`"),
+        ("[congestion.paper]\nbeta = 1.5", "from 0 to 1"),
+        ("[congestion.scream]\nrate_pace_min = 50000", "in quotes"),
+        ("[congestion.cubic]\ninitial_window = '1kB'", "from 2400"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(hint), "{text}: {error}");
+    }
 }
 
 /// `(section, key, line)` of each key in the sample, all of which are commented out.
@@ -195,6 +227,13 @@ fn the_sample_says_nothing_but_defaults() {
             read(&text).unwrap_or_else(|error| panic!("{error}"));
             continue;
         }
+        if let Some(controller) = section.strip_prefix("congestion.") {
+            // What is said of a controller counts when it is chosen.
+            let chosen = format!("[congestion]\ncontroller = '{controller}'\n");
+            let [with, without] = [format!("{chosen}{text}"), chosen].map(|text| resolve(&text, Side::Air).unwrap());
+            assert_eq!(shown(&with), shown(&without), "not a default: [{section}] {line}");
+            continue;
+        }
         let is_default = |(side, default): &(Side, String)| resolve(&text, *side).is_ok_and(|s| shown(&s) == *default);
         assert!(defaults.iter().any(is_default), "not a default: [{section}] {line}");
     }
@@ -211,9 +250,17 @@ fn the_sample_has_every_key() {
     }
     let sample = sample_keys();
     let sections = expected("[no_such_section]");
-    assert_eq!(sections.len(), 7);
+    assert_eq!(sections.len(), 8);
     for section in sections {
         for key in expected(&format!("[{section}]\nno_such_key = 1")) {
+            let inner = format!("{section}.{key}");
+            if sample.iter().any(|(s, ..)| *s == inner) {
+                for key in expected(&format!("[{inner}]\nno_such_key = 1")) {
+                    let mentioned = sample.iter().any(|(s, k, _)| (*s, *k) == (inner.as_str(), key.as_str()));
+                    assert!(mentioned, "[{inner}] {key} is not in the sample");
+                }
+                continue;
+            }
             let mentioned = sample.iter().any(|(s, k, _)| (*s, *k) == (section.as_str(), key.as_str()));
             assert!(mentioned, "[{section}] {key} is not in the sample");
         }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
-use aquila_proto::ByteCount;
 use aquila_proto::quic::MIN_MTU;
+use aquila_proto::{Bitrate, ByteCount};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// A value that the file has as a string.
@@ -24,6 +24,14 @@ pub struct Bytes<const MIN: u64, const MAX: u64>(ByteCount);
 /// A number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count<const MIN: u64, const MAX: u64>(u64);
+
+/// A number from `MIN` to `MAX` thousandths.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio<const MIN: u64, const MAX: u64>(f64);
+
+/// A bit rate such as `"15kbit/s"` or `"1.5Mbit/s"`, from `MIN` to `MAX` bits a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Speed<const MIN: u64, const MAX: u64>(Bitrate);
 
 /// Bytes of UDP payload in a packet of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +67,20 @@ impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
     /// The number.
     pub const fn get(self) -> usize {
         self.0 as usize
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Ratio<MIN, MAX> {
+    /// The number.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Speed<MIN, MAX> {
+    /// The rate.
+    pub const fn get(self) -> Bitrate {
+        self.0
     }
 }
 
@@ -131,6 +153,26 @@ impl<const MIN: u64, const MAX: u64> FromStr for Bytes<MIN, MAX> {
         match (MIN..=MAX).contains(&bytes) {
             true => Ok(Self(ByteCount(bytes))),
             false => Err(format!("'{text}' is out of bounds: from {MIN} to {MAX} bytes")),
+        }
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> FromStr for Speed<MIN, MAX> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, unit) = split_unit(text);
+        let factor = match unit {
+            "bit/s" => 1.0,
+            "kbit/s" => 1e3,
+            "Mbit/s" => 1e6,
+            _ => return Err(format!("'{text}' is not a bit rate: write for example \"15kbit/s\" or \"1.5Mbit/s\"")),
+        };
+        let bits = number.parse().ok().map(|n: f64| n * factor).filter(|bits| bits.is_finite());
+        let bits = bits.ok_or_else(|| format!("'{text}' is not a bit rate: '{number}' is not a number"))?;
+        match (MIN as f64..=MAX as f64).contains(&bits) {
+            true => Ok(Self(Bitrate(bits as u64))),
+            false => Err(format!("'{text}' is out of bounds: from {MIN} to {MAX} bit/s")),
         }
     }
 }
@@ -225,6 +267,18 @@ macro_rules! deserialize_from_text {
 
 deserialize_from_text!(Time);
 deserialize_from_text!(Bytes);
+deserialize_from_text!(Speed);
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Ratio<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        let (min, max) = (MIN as f64 / 1e3, MAX as f64 / 1e3);
+        match (min..=max).contains(&number) {
+            true => Ok(Self(number)),
+            false => Err(D::Error::custom(format!("{number} is out of bounds: from {min} to {max}"))),
+        }
+    }
+}
 
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Count<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -41,6 +41,8 @@ pub struct Aquila {
     binary: PathBuf,
     folder: PathBuf,
     mtu: u16,
+    /// Its congestion controller.
+    controller: &'static str,
     public: [String; 2],
     ground: SocketAddr,
     processes: [Mutex<Option<Process>>; 2],
@@ -64,6 +66,7 @@ impl Aquila {
             binary: places.binary.clone(),
             folder: folder.to_owned(),
             mtu: plan.mtu,
+            controller: plan.congestion().map_err(|name| format!("'{name}' is no controller"))?.name(),
             public: Default::default(),
             ground: (world.addresses(link, End::B).v4, LINK).into(),
             processes: Default::default(),
@@ -154,6 +157,7 @@ impl Aquila {
         let mut program = self.command();
         program.arg(side).arg("--key").arg(self.key(side)).args(["--peer", &self.public[1 - node]]);
         program.arg("--state").arg(self.state(side)).args(["--mtu", &self.mtu.to_string()]);
+        program.args(["--controller", self.controller]);
         program.args(["--mavlink", &format!("udpin:127.0.0.1:{MAVLINK}"), "--log", "info"]);
         match node {
             0 => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aquila_proto::Side;
+use aquila_proto::cc::CongestionConfig;
 use aquila_proto::identity::{Identity, PublicKey};
 use aquila_proto::mavlink::Policy;
 use aquila_proto::sched::outbox::OutboxLimits;
@@ -73,6 +74,8 @@ pub struct NodeConfig {
     pub reassembly: ReassemblerConfig,
     /// Bounds and lifetimes of control messages.
     pub control: OutboxLimits,
+    /// What holds video and bulk back.
+    pub congestion: CongestionConfig,
     /// Where the status page is served.
     pub status: Option<(SocketAddr, Exposure)>,
 }
@@ -103,6 +106,7 @@ impl NodeConfig {
             video_queues: vec![SendQueueConfig::default()],
             reassembly: ReassemblerConfig::default(),
             control: OutboxLimits::default(),
+            congestion: CongestionConfig::default(),
             status: None,
         }
     }

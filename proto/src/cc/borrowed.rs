@@ -1,5 +1,7 @@
 //! Controllers that are not ours: which, and what of them can be set. What drives them is with QUIC.
 
+use crate::ByteCount;
+
 /// One of `noq-proto`'s own congestion controllers, fed with our reports in place of QUIC's acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Borrowed {
@@ -22,7 +24,7 @@ pub enum BorrowedKind {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BorrowedConfig {
     /// Bytes in flight at the start (RFC 9002 §7.2).
-    pub initial_window: u64,
+    pub initial_window: ByteCount,
     /// Share of its rate that video gets: of BBR's pacing rate, 0.75, so that probing for a quarter more does not fill the
     /// sender's queue; of CUBIC's window in a round trip, 0.9.
     pub gamma: f64,
@@ -35,7 +37,7 @@ impl BorrowedConfig {
             BorrowedKind::Bbr => 0.75,
             BorrowedKind::Cubic => 0.9,
         };
-        Self { initial_window: 12_000, gamma }
+        Self { initial_window: ByteCount(12_000), gamma }
     }
 }
 

@@ -166,6 +166,18 @@ impl CongestionConfig {
         }
     }
 
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fpv2(_) => "fpv2",
+            Self::Paper(_) => "paper",
+            Self::PaperLiteral(_) => "paper-literal",
+            Self::Scream(_) => "scream",
+            Self::Bbr(_) => "bbr",
+            Self::Cubic(_) => "cubic",
+        }
+    }
+
     /// The controller, which knows nothing yet. Those that are not ours come from `lend`: there is no QUIC here.
     pub fn build(
         &self,

@@ -27,7 +27,7 @@ pub struct PaperConfig {
     /// R_safe: kept free for MAVLink (15 kbit/s in the paper).
     pub r_safe: Bitrate,
     /// Packets in flight at the start. Not in the paper; as RFC 9002 §7.2.
-    pub initial_window: u32,
+    pub initial_window: usize,
 }
 
 impl Default for PaperConfig {
@@ -85,7 +85,7 @@ impl Paper {
     /// A controller that knows nothing yet.
     pub fn new(config: PaperConfig, units: Units) -> Self {
         Self {
-            cwnd: (f64::from(config.initial_window) * MSS).clamp(MIN_WINDOW, MAX_WINDOW),
+            cwnd: (config.initial_window as f64 * MSS).clamp(MIN_WINDOW, MAX_WINDOW),
             least: History::new(config.w / PARTS, PARTS as usize),
             rtt: SmoothedRtt::default(),
             queue: 0.0,

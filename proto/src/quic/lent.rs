@@ -221,7 +221,7 @@ impl Controller for Lent {
 }
 
 fn make(borrowed: Borrowed, mtu: u16, now: Instant) -> Box<dyn congestion::Controller> {
-    let window = borrowed.config.initial_window.clamp(2 * u64::from(mtu), MAX_WINDOW);
+    let window = borrowed.config.initial_window.0.clamp(2 * u64::from(mtu), MAX_WINDOW);
     match borrowed.kind {
         BorrowedKind::Bbr => {
             let mut config = Bbr3Config::default();
