@@ -197,7 +197,7 @@ fn sample_keys() -> Vec<(&'static str, &'static str, &'static str)> {
             section = name.trim_end_matches(']');
         } else if let Some(line) = line.strip_prefix('#')
             && let Some((key, _)) = line.split_once(" = ")
-            && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+            && key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         {
             keys.push((section, key, line));
         }
