@@ -58,7 +58,8 @@ proptest! {
 
     #[test]
     fn whatever_is_reported_rates_stay_in_bounds(steps in prop::collection::vec(step(), 1..120)) {
-        for name in CongestionConfig::NAMES {
+        // Those of QUIC need a connection: `quic::lent` tries them.
+        for name in CongestionConfig::NAMES.into_iter().filter(|name| !["bbr", "cubic"].contains(name)) {
             try_lies(name, &steps)?;
         }
     }
@@ -66,7 +67,7 @@ proptest! {
 
 fn try_lies(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
     let range = EncoderRange::default();
-    let mut controller = CongestionConfig::by_name(name).expect("a name of the list").build(range);
+    let mut controller = CongestionConfig::by_name(name).expect("a name of the list").build(range, |_| unreachable!());
     let mut log = SentLog::default();
     let start = crate::video::test_epoch();
     let mut now = start;
