@@ -18,6 +18,7 @@ const LARGE_BASE: Duration = Duration::from_secs(1);
 /// A floor above this is looked into, for this long and one and a half round trips: what is sent now is seen after one.
 const SUSPICIOUS: Duration = Duration::from_millis(22);
 const LOOK: Duration = Duration::from_millis(100);
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 const LOOK_IF_TOLD: Duration = Duration::from_millis(50);
 /// A path that became longer by more than this within [`MEMORY`] is not believed, unless the radio has told of another cell.
 const MAX_RISE: Duration = Duration::from_millis(150);
@@ -33,6 +34,8 @@ pub(super) struct Base {
     /// (when, queue delay in µs), increasing in both: the front is the floor.
     recent: VecDeque<(Instant, i64)>,
     test: Option<Test>,
+    /// It was looked into and is a queue, whatever else it looks like, until it has been low.
+    refused: bool,
     /// When the base was last raised, and by how much within [`MEMORY`] of each other.
     risen: Option<(Instant, Duration)>,
 }
@@ -48,7 +51,14 @@ struct Test {
 
 impl Base {
     pub fn new() -> Self {
-        Self { minimum: Minimum::new(MEMORY), last_large: None, recent: VecDeque::new(), test: None, risen: None }
+        Self {
+            minimum: Minimum::new(MEMORY),
+            last_large: None,
+            recent: VecDeque::new(),
+            test: None,
+            refused: false,
+            risen: None,
+        }
     }
 
     /// Takes in the delay of a packet by both clocks; gives what it waited in queues, if that can be told from it.
@@ -103,6 +113,10 @@ impl Base {
         let floor_us = self.floor_us();
         if floor_us < SUSPICIOUS.as_micros() as i64 {
             self.test = None;
+            self.refused = false;
+            return None;
+        }
+        if self.refused {
             return None;
         }
         let test = *self.test.get_or_insert(Test { began: now, floor_us, sent });
@@ -119,12 +133,14 @@ impl Base {
             return None;
         }
         if should_have < SHOULD_HAVE * queue {
+            self.refuse_if(elapsed > LONGEST_LOOK);
             return None;
         }
         let rise = Duration::from_micros(floor_us as u64);
         let before = self.risen.filter(|(at, _)| now.saturating_duration_since(*at) < MEMORY);
         let before = before.map_or(Duration::ZERO, |(_, rise)| rise);
         if !told && before + rise > MAX_RISE {
+            self.refuse_if(true);
             return None;
         }
         self.risen = Some((now, before + rise));
@@ -133,6 +149,13 @@ impl Base {
         self.recent.clear();
         self.test = None;
         Some(rise)
+    }
+
+    fn refuse_if(&mut self, refuse: bool) {
+        if refuse {
+            self.refused = true;
+            self.test = None;
+        }
     }
 
     /// Another path: nothing is known.

@@ -285,7 +285,7 @@ impl Controller for Fpv2 {
             return ByteCount::ZERO;
         }
         let window = self.capacity.bytes_in(self.pipe() + self.config.slack) + ByteCount(MSS);
-        window.max(ByteCount(5 * MSS))
+        window.max(ByteCount(3 * MSS))
     }
 
     fn pacing_rate(&self, _: Instant) -> Bitrate {
