@@ -107,6 +107,10 @@ pub struct LinkArgs {
     /// v4l2:DEVICE an encoder of the kernel's, exec:COMMAND starts a program that gets lines of JSON [video.encoder]
     #[arg(long, value_name = "ENCODER", help_heading = "MAVLink and video")]
     pub encoder: Option<EncoderSpec>,
+    /// Pipeline of GStreamer's that films in this process and ends with an encoder, which is asked before each picture; for
+    /// example: v4l2src ! videoconvert ! x264enc. Needs a build with --features gstreamer [video.camera]
+    #[arg(long, value_name = "PIPELINE", help_heading = "MAVLink and video")]
+    pub camera: Option<String>,
     /// Viewer that the other side's RTP is sent to; may be given several times [video.outputs]
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_out: Vec<VideoSpec>,
@@ -481,6 +485,7 @@ impl LinkArgs {
         set(&mut file.mavlink.endpoints, list(self.mavlink));
         set(&mut file.video.inputs, texts(self.video_in));
         set(&mut file.video.encoder, self.encoder.map(Text));
+        set(&mut file.video.camera, self.camera);
         set(&mut file.video.outputs, texts(self.video_out));
         set(&mut file.status.listen, self.status.map(Text));
         set(&mut file.log.level, self.log);

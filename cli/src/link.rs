@@ -17,7 +17,13 @@ pub fn run(settings: Settings, identity: Identity) -> anyhow::Result<()> {
         let peer = settings.peer.fingerprint();
         // Before anything is opened, so that being asked to end while starting is heard.
         let termination = termination()?;
-        let node = Node::start(node_config(settings, identity)).await?;
+        let camera = settings.video.camera.clone();
+        #[cfg_attr(not(feature = "gstreamer"), expect(unused_mut, reason = "only a camera changes it"))]
+        let mut node = Node::start(node_config(settings, identity)).await?;
+        #[cfg(feature = "gstreamer")]
+        let _filming = camera.map(|pipeline| film(&mut node, &pipeline)).transpose()?;
+        #[cfg(not(feature = "gstreamer"))]
+        drop(camera);
         let listening = node.local_addr().map(|address| address.to_string());
         let status = node.status_addr().map(|address| format!("http://{address}/"));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), side, fingerprint, peer, listening, status, "started");
@@ -25,6 +31,20 @@ pub fn run(settings: Settings, identity: Identity) -> anyhow::Result<()> {
         tracing::info!("ended");
         Ok(())
     })
+}
+
+/// Starts the camera that films in this process.
+#[cfg(feature = "gstreamer")]
+fn film(node: &mut Node, pipeline: &str) -> anyhow::Result<aquila_net::camera::GstCamera> {
+    let mut to = node.camera_addr(0).context("there is no input for the camera")?;
+    if to.ip().is_unspecified() {
+        let local = if to.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+        to.set_ip(local);
+    }
+    let (requests, asked) = tokio::sync::mpsc::channel(64);
+    let camera = aquila_net::camera::GstCamera::start(pipeline, to, node.frame_gate(), asked)?;
+    node.set_camera(requests);
+    Ok(camera)
 }
 
 /// Completes when the process is asked to end.

@@ -78,6 +78,7 @@ pub enum Treatment {
 pub struct Video {
     pub inputs: Option<Vec<Text<VideoSpec>>>,
     pub outputs: Option<Vec<Text<VideoSpec>>>,
+    pub camera: Option<String>,
     pub encoder: Option<Text<EncoderSpec>>,
     pub encoder_kind: Option<Text<EncoderKind>>,
     pub sizes: Option<Vec<Text<Rung>>>,

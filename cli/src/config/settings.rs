@@ -93,6 +93,8 @@ pub struct VideoSettings {
     pub inputs: Vec<(Flow, VideoSpec)>,
     /// What makes the pictures.
     pub encoder: Option<EncoderSetup>,
+    /// A pipeline of GStreamer's that films in this process.
+    pub camera: Option<String>,
     /// Viewers.
     pub outputs: Vec<VideoSpec>,
     /// Queue of each flow, in order of their numbers, up to the last camera's.
@@ -158,6 +160,18 @@ pub enum Invalid {
     /// Too many cameras.
     #[error("[video] has more than {MAX_FLOWS} inputs")]
     TooManyInputs,
+    /// Built without.
+    #[error(
+        "[video] camera needs GStreamer, and this program was built without: install libgstreamer1.0-dev and \
+         libgstreamer-plugins-base1.0-dev, then `cargo build --release --features gstreamer`; or send RTP from gst-launch-1.0 to \
+         the first of inputs"
+    )]
+    NoGStreamer,
+    /// Two that tell it, or nowhere to send to.
+    #[error(
+        "[video] camera is told by this program itself: remove encoder; and it sends to the first of inputs, which must be there"
+    )]
+    Camera,
     /// What only a command can be told.
     #[error("[video] encoder_kind and sizes are for encoder = \"exec:COMMAND\": others are not told of sizes")]
     NotTold,
@@ -330,7 +344,14 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     let sizes = rungs.filter(|rungs| !rungs.is_empty()).map(|rungs| Ladder::new(&rungs)).transpose()?;
     let kind = video.encoder_kind.map(|Text(kind)| kind).unwrap_or_default();
     let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, sizes });
-    Ok(VideoSettings { inputs, encoder, outputs, queues, reassembly })
+    let camera = video.camera;
+    if camera.is_some() && !aquila_net::camera::IS_BUILT {
+        return Err(Invalid::NoGStreamer);
+    }
+    if camera.is_some() && (encoder.is_some() || inputs.is_empty()) {
+        return Err(Invalid::Camera);
+    }
+    Ok(VideoSettings { inputs, encoder, camera, outputs, queues, reassembly })
 }
 
 /// Gives each camera the flow that it asks for, or that of its place in the list.

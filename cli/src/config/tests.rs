@@ -216,6 +216,7 @@ fn the_sample_says_nothing_but_defaults() {
         ("link", "modem"),
         ("link", "state"),
         ("status", "listen"),
+        ("video", "camera"),
         ("video", "encoder"),
         ("video", "encoder_kind"),
         ("video", "sizes"),

@@ -27,6 +27,18 @@ impl FrameGate {
         (Self { questions }, asked)
     }
 
+    /// One that is answered by a function, for trials of encoders.
+    #[cfg(all(test, feature = "gstreamer"))]
+    pub(crate) fn answering(mut answer: impl FnMut() -> Option<Bitrate> + Send + 'static) -> Self {
+        let (gate, mut asked) = Self::new();
+        std::thread::spawn(move || {
+            while let Some(Question(reply)) = asked.blocking_recv() {
+                let _ = reply.try_send(answer());
+            }
+        });
+        gate
+    }
+
     /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out; see
     /// [`Session::next_frame`]. Blocks for at most 10 ms. A node that does not answer by then, or has ended, could not
     /// send the frame either.

@@ -1,0 +1,259 @@
+//! The pipeline. Its pictures come out as RTP and go to the node's own camera port, as any camera's do; what is in front of its
+//! encoder asks the node for each picture whether to encode it, and at what rate.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use aquila_proto::Bitrate;
+use gstreamer as gst;
+use gstreamer::prelude::*;
+use gstreamer_app::{AppSink, AppSinkCallbacks};
+use tokio::sync::mpsc;
+
+use super::table::{ENCODERS, Encoder};
+use crate::node::{CameraRequest, FrameGate};
+
+/// Why there is no camera.
+#[derive(Debug, thiserror::Error)]
+pub enum CameraError {
+    /// GStreamer's own words.
+    #[error("the camera's pipeline cannot be made")]
+    Pipeline(#[from] gst::glib::Error),
+    /// No encoder that we know.
+    #[error(
+        "the camera's pipeline has no encoder that is known; it ends with one of {}, for example: v4l2src ! videoconvert ! x264enc",
+        ENCODERS.map(|encoder| encoder.factory).join(", ")
+    )]
+    NoEncoder,
+    /// An element without the pad that it has to have.
+    #[error("the encoder has no pad '{0}'")]
+    NoPad(&'static str),
+    /// It does not start.
+    #[error("the camera does not start: {0}")]
+    Start(String),
+    /// A socket or a thread.
+    #[error("cannot start the camera")]
+    Io(#[from] std::io::Error),
+}
+
+/// A running camera; stops when dropped.
+#[derive(Debug)]
+pub struct GstCamera {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    skipped: Arc<AtomicU64>,
+}
+
+/// Encoders that begin anew for another rate are told one this seldom, and not of less than a tenth.
+const REKEY_AFTER: Duration = Duration::from_secs(2);
+const REKEY_SHARE: f64 = 0.1;
+/// Others hear of a change of a hundredth.
+const SHARE: f64 = 0.01;
+/// A pipeline that has ended is started again after this, at first and at most.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// The bus and the requests are looked at this often.
+const TICK: Duration = Duration::from_millis(5);
+
+impl GstCamera {
+    /// Starts the pipeline of this description, whose last element is an encoder; RTP goes `to` there.
+    ///
+    /// # Errors
+    /// If it cannot be made or does not start; later it is started again.
+    pub fn start(
+        description: &str,
+        to: SocketAddr,
+        gate: FrameGate,
+        requests: mpsc::Receiver<CameraRequest>,
+    ) -> Result<Self, CameraError> {
+        gst::init()?;
+        let (stop, skipped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let film = Film { description: description.to_owned(), to, gate, requests, skipped: skipped.clone() };
+        let running = film.play()?;
+        let flag = stop.clone();
+        let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
+        Ok(Self { stop, thread: Some(thread), skipped })
+    }
+
+    /// Pictures that were not encoded, since the link did not carry them.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for GstCamera {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Film {
+    description: String,
+    to: SocketAddr,
+    gate: FrameGate,
+    requests: mpsc::Receiver<CameraRequest>,
+    skipped: Arc<AtomicU64>,
+}
+
+/// A pipeline that plays; it stops when dropped.
+struct Playing {
+    pipeline: gst::Pipeline,
+    source: gst::Pad,
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        let _ = self.pipeline.set_state(gst::State::Null);
+    }
+}
+
+impl Film {
+    fn play(&self) -> Result<Playing, CameraError> {
+        let (text, known) = described(&self.description)?;
+        let pipeline = gst::parse::launch(&text)?;
+        let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| CameraError::NoEncoder)?;
+        let is_it = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == known.factory);
+        let encoder = pipeline.iterate_elements().into_iter().flatten().find(is_it).ok_or(CameraError::NoEncoder)?;
+        for (property, value) in known.preset {
+            // Unless the user said otherwise: what is named in the text stays.
+            if encoder.find_property(property).is_some() && !self.description.contains(&format!("{property}=")) {
+                encoder.set_property_from_str(property, value);
+            }
+        }
+        let sink = encoder.static_pad("sink").ok_or(CameraError::NoPad("sink"))?;
+        let source = encoder.static_pad("src").ok_or(CameraError::NoPad("src"))?;
+        let (gate, skipped, told) = (self.gate.clone(), self.skipped.clone(), Mutex::new(None));
+        let weak = encoder.downgrade();
+        sink.add_probe(gst::PadProbeType::BUFFER, move |_, info| match gate.next_frame() {
+            Some(rate) => {
+                if let Some(encoder) = weak.upgrade() {
+                    tell(&encoder, known, rate, &mut told.lock().unwrap_or_else(PoisonError::into_inner));
+                }
+                gst::PadProbeReturn::Ok
+            }
+            None => {
+                skipped.fetch_add(1, Ordering::Relaxed);
+                // Not `Drop`: the binding has let go of the buffer by then, and GStreamer complains.
+                info.data = None;
+                gst::PadProbeReturn::Handled
+            }
+        });
+        let socket = UdpSocket::bind(if self.to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+        let to = self.to;
+        let out = pipeline.by_name(OUT).and_then(|out| out.downcast::<AppSink>().ok()).ok_or(CameraError::NoEncoder)?;
+        let send = move |sink: &AppSink| {
+            let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
+            let send = |buffer: &gst::BufferRef| {
+                if let Ok(packet) = buffer.map_readable() {
+                    // A full buffer: what a camera's network does.
+                    let _ = socket.send_to(&packet, to);
+                }
+            };
+            if let Some(buffer) = sample.buffer() {
+                send(buffer);
+            }
+            sample.buffer_list().into_iter().for_each(|list| list.iter().for_each(send));
+            Ok(gst::FlowSuccess::Ok)
+        };
+        out.set_callbacks(AppSinkCallbacks::builder().new_sample(send).build());
+        let playing = Playing { pipeline, source };
+        let started = playing.pipeline.set_state(gst::State::Playing);
+        started.map_err(|error| CameraError::Start(said(&playing.pipeline).unwrap_or_else(|| error.to_string())))?;
+        tracing::info!(encoder = known.factory, "camera started");
+        Ok(playing)
+    }
+
+    /// Until told to stop: passes requests on, and starts the pipeline again when it has ended.
+    fn serve(mut self, first: Playing, stop: &AtomicBool) {
+        let (mut playing, mut again, mut pause) = (Some(first), Instant::now(), PAUSES[0]);
+        while !stop.load(Ordering::Relaxed) {
+            while let Ok(request) = self.requests.try_recv() {
+                // Rates and pauses it asks for itself.
+                if let (CameraRequest::RecoveryPoint { .. }, Some(playing)) = (request, &playing) {
+                    playing.source.send_event(force_key_unit());
+                }
+            }
+            let ended = playing.as_ref().and_then(|playing| said(&playing.pipeline));
+            if let Some(reason) = ended {
+                tracing::warn!(reason, ?pause, "the camera has ended; starting it again");
+                (playing, again) = (None, Instant::now() + pause);
+            }
+            if playing.is_none() && Instant::now() >= again {
+                match self.play() {
+                    Ok(started) => (playing, pause) = (Some(started), PAUSES[0]),
+                    Err(error) => {
+                        tracing::warn!(%error, "the camera does not start; trying on");
+                        pause = (pause * 2).min(PAUSES[1]);
+                        again = Instant::now() + pause;
+                    }
+                }
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+}
+
+const OUT: &str = "aquila-out";
+
+/// The whole text of the pipeline, and the encoder that is in it.
+fn described(description: &str) -> Result<(String, &'static Encoder), CameraError> {
+    let words = || description.split(|c: char| c.is_whitespace() || c == '!');
+    let known = words().find_map(Encoder::of).ok_or(CameraError::NoEncoder)?;
+    let tail = match known.is_h265 {
+        true => {
+            "h265parse config-interval=-1 ! rtph265pay mtu=1200 config-interval=-1 aggregate-mode=zero-latency pt=96"
+        }
+        false => {
+            "h264parse config-interval=-1 ! rtph264pay mtu=1200 config-interval=-1 aggregate-mode=zero-latency pt=96"
+        }
+    };
+    let text = format!("{description} ! {tail} ! appsink name={OUT} sync=false async=false max-buffers=4096 drop=true");
+    Ok((text, known))
+}
+
+/// Sets the rate if it is worth it.
+fn tell(encoder: &gst::Element, known: &Encoder, rate: Bitrate, told: &mut Option<(Instant, Bitrate)>) {
+    let now = Instant::now();
+    if let Some((at, before)) = *told {
+        let share = if known.rekeys_on_change { REKEY_SHARE } else { SHARE };
+        let is_little = (rate.0 as f64 - before.0 as f64).abs() < before.0 as f64 * share;
+        if is_little || known.rekeys_on_change && now.saturating_duration_since(at) < REKEY_AFTER {
+            return;
+        }
+    }
+    if encoder.find_property(known.rate.0).is_some() {
+        encoder.set_property_from_str(known.rate.0, &known.value(rate));
+    }
+    *told = Some((now, rate));
+}
+
+/// Why the pipeline has ended, if it has.
+fn said(pipeline: &gst::Pipeline) -> Option<String> {
+    let bus = pipeline.bus()?;
+    while let Some(message) = bus.pop() {
+        match message.view() {
+            gst::MessageView::Error(error) => return Some(error.error().to_string()),
+            gst::MessageView::Eos(_) => return Some("its source is at its end".to_owned()),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// As `gst_video_event_new_upstream_force_key_unit` makes it.
+fn force_key_unit() -> gst::Event {
+    let structure = gst::Structure::builder("GstForceKeyUnit")
+        .field("running-time", gst::ClockTime::NONE)
+        .field("all-headers", true)
+        .field("count", 0u32)
+        .build();
+    gst::event::CustomUpstream::new(structure)
+}
+
+#[cfg(test)]
+mod tests;
