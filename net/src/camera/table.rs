@@ -36,7 +36,7 @@ const fn h265(factory: &'static str, property: &'static str, unit: Unit) -> Enco
     Encoder { is_h265: true, ..h264(factory, property, unit) }
 }
 
-/// All that are known. Of these x264enc, x265enc and openh264enc were tried by us; the others are by their documentation.
+/// All that are known. Of these x264enc was tried; the others are by their documentation.
 pub const ENCODERS: [Encoder; 16] = [
     Encoder {
         // The default buffer of 600 ms makes three to four times the rate for five frames after a step down.

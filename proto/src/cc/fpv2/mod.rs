@@ -83,6 +83,7 @@ const STANDING_SHARE: f64 = 0.7;
 const WAITING_SHARE: f64 = 0.8;
 /// Bounds of the capacity.
 const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
+const MAX_WINDOW: ByteCount = ByteCount(64 << 20);
 const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
 /// The queue above which frames are left out while the encoder makes more than the link carries.
 const SKIP_ABOVE_AT_FLOOR: Duration = Duration::from_millis(10);
@@ -285,7 +286,7 @@ impl Controller for Fpv2 {
             return ByteCount::ZERO;
         }
         let window = self.capacity.bytes_in(self.pipe() + self.config.slack) + ByteCount(MSS);
-        window.max(ByteCount(3 * MSS))
+        window.max(ByteCount(3 * MSS)).min(MAX_WINDOW)
     }
 
     fn pacing_rate(&self, _: Instant) -> Bitrate {
