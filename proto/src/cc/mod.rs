@@ -61,6 +61,8 @@ pub struct Load {
     pub in_flight: ByteCount,
     /// Bytes of video that wait for the gate.
     pub queued: ByteCount,
+    /// Bytes of telemetry and bulk that wait behind it or in front of it.
+    pub beside: ByteCount,
 }
 
 /// What is known of the fate of what was sent.

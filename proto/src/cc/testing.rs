@@ -159,7 +159,8 @@ fn apply(controller: &mut dyn Controller, now: &mut Instant, clock_us: &mut u64,
         }
         Step::Polled { after_us, in_flight, queued } => {
             pass(*after_us);
-            controller.poll(*now, Load { in_flight: ByteCount(*in_flight), queued: ByteCount(*queued) });
+            controller
+                .poll(*now, Load { in_flight: ByteCount(*in_flight), queued: ByteCount(*queued), ..Load::default() });
         }
         Step::Rtt(us) => controller.on_rtt(*now, Duration::from_micros(*us)),
         Step::Moved => controller.on_path_change(*now),

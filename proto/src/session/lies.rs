@@ -109,11 +109,11 @@ fn try_lies(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
                 };
                 log.on_feedback(&feedback);
                 unreported += log.take_fates().count() as u64;
-                let load = Load { in_flight: log.in_flight(), queued: ByteCount::ZERO };
+                let load = Load { in_flight: log.in_flight(), queued: ByteCount::ZERO, ..Load::default() };
                 controller.on_reports(now, Reports { now_us, packets: log.reports(), load });
             }
         }
-        let load = Load { in_flight: log.in_flight(), queued: ByteCount(unreported % 9000) };
+        let load = Load { in_flight: log.in_flight(), queued: ByteCount(unreported % 9000), ..Load::default() };
         controller.poll(now, load);
         check(name, controller.as_ref(), range, now, load)?;
         // More than what was sent is not in flight.

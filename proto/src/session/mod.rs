@@ -95,6 +95,8 @@ pub struct Session {
     latencies: Latencies,
     counters: Counters,
     last_target: Option<(Instant, Bitrate)>,
+    /// When the encoder's rate was last looked at.
+    target_looked_at: Option<Instant>,
     encoder_lag: EncoderLag,
     held: Option<Held>,
     radio: Radio,
@@ -145,6 +147,7 @@ impl Session {
             latencies: Latencies::default(),
             counters: Counters::default(),
             last_target: None,
+            target_looked_at: None,
             encoder_lag: EncoderLag::new(config.encoder),
             held: None,
             radio: Radio::default(),
@@ -263,6 +266,10 @@ impl Session {
     pub fn send_video(&mut self, now: Instant, flow: usize, packet: &[u8]) -> Option<PushOutcome> {
         self.begin_input(now);
         self.counters.accepted[Class::Video.index()] += 1;
+        if self.video_out.get(flow).is_some_and(|queue| queue.queued_frames() == 0) {
+            // As between two frames: in the middle of one it would seem that much waits.
+            self.update_target(now);
+        }
         let outcome = self.video_out.get_mut(flow).map(|queue| {
             if queue.counters().packets_in == 0 {
                 queue.begin_grace(now);
@@ -440,7 +447,7 @@ impl Session {
         self.release_in_order(now);
         self.poll_reassembly(now);
         self.update_link_state(now);
-        self.update_target(now);
+        self.update_hold(now);
     }
 
     fn on_bearer_event(&mut self, now: Instant, event: BearerEvent) {
@@ -536,8 +543,8 @@ impl Session {
     }
 
     fn update_target(&mut self, now: Instant) {
-        let load = self.load();
-        self.controller.poll(now, load);
+        self.controller.poll(now, self.load());
+        self.target_looked_at = Some(now);
         let target = self.target_rate();
         let changed = match self.last_target {
             None => true,
@@ -550,13 +557,18 @@ impl Session {
             self.last_target = Some((now, target));
             self.events.push_back(Event::TargetRate(target));
         }
-        if !self.video_out.is_empty() {
-            self.update_hold(now, load);
-        }
     }
 
     /// Tells encoders that do not ask before each frame to pause, and to go on.
-    fn update_hold(&mut self, now: Instant, load: Load) {
+    fn update_hold(&mut self, now: Instant) {
+        let load = self.load();
+        self.controller.poll(now, load);
+        if self.video_out.is_empty() {
+            return;
+        }
+        if self.target_looked_at.is_none_or(|at| now.saturating_duration_since(at) >= RATE_INTERVAL) {
+            self.update_target(now);
+        }
         if self.may_encode(now, load) {
             if self.held.take().is_some_and(|held| held.told) {
                 self.events.push_back(Event::Hold(false));

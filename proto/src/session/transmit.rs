@@ -427,7 +427,7 @@ impl Session {
         if self.sent.in_flight().0 + packet <= window {
             return Some(self.outbound.paced_until.unwrap_or(now));
         }
-        self.controller.next_deadline()
+        self.controller.next_deadline().filter(|at| *at > now)
     }
 
     /// When the gate has to be tried again for what waits.
@@ -451,7 +451,8 @@ impl Session {
     /// What waits and what is under way.
     pub(super) fn load(&self) -> Load {
         let queued = self.video_out.iter().map(|queue| queue.queued_bytes().0).sum();
-        Load { in_flight: self.sent.in_flight(), queued: ByteCount(queued) }
+        let beside = ByteCount::from(self.bulk_bytes + self.telemetry.waiting().1);
+        Load { in_flight: self.sent.in_flight(), queued: ByteCount(queued), beside }
     }
 
     fn pace(&mut self, now: Instant, bytes: usize) {

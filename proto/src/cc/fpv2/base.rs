@@ -15,7 +15,8 @@ const FLOOR_SPAN: Duration = Duration::from_millis(150);
 const LARGE: u64 = 500;
 const LARGE_MEMORY: Duration = Duration::from_millis(80);
 const LARGE_BASE: Duration = Duration::from_secs(1);
-/// A floor above this is looked into, for this long and one and a half round trips: what is sent now is seen after one.
+/// A floor above this, or what three full packets take, is looked into, for this long and one and a half round trips: what is sent now is seen after one.
+const SUSPICIOUS_BYTES: f64 = 3.0 * 1240.0;
 const SUSPICIOUS: Duration = Duration::from_millis(22);
 const LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
@@ -111,7 +112,7 @@ impl Base {
     /// already includes it.
     pub fn test(&mut self, now: Instant, sent: u64, capacity: f64, rtt: Duration, told: bool) -> Option<Duration> {
         let floor_us = self.floor_us();
-        if floor_us < SUSPICIOUS.as_micros() as i64 {
+        if floor_us < suspicious_us(capacity) {
             self.test = None;
             self.refused = false;
             return None;
@@ -162,4 +163,9 @@ impl Base {
     pub fn reset(&mut self) {
         *self = Self::new();
     }
+}
+
+/// The delay over the base from which on it may be the path's, µs, at so many bytes a second.
+pub(super) fn suspicious_us(capacity: f64) -> i64 {
+    (SUSPICIOUS.as_micros() as i64).max((SUSPICIOUS_BYTES / capacity.max(1.0) * 1e6) as i64)
 }

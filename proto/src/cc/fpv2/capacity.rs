@@ -16,7 +16,7 @@ use crate::{Bitrate, ByteCount};
 
 /// Span of a measurement, and how far it reaches back for [`MIN_PAIRS`].
 const SPAN_US: u64 = 200_000;
-const LONG_SPAN_US: u64 = 480_000;
+const LONG_SPAN_US: u64 = 1_000_000;
 const MIN_PAIRS: usize = 8;
 /// Fewer say nothing.
 const LEAST_PAIRS: usize = 4;
@@ -26,12 +26,12 @@ const RECEIVED_SPAN_US: u64 = 120_000;
 const TRAIN_US: u64 = 10_000;
 /// A packet must be this much earlier than free flow for the link to count as busy: timestamps are not perfect.
 const BUSY_MARGIN_US: i64 = 1_500;
-/// A pair whose delay is longer than this is no proof of a busy link: the path may have become longer.
-const DOUBTFUL_US: i64 = 22_000;
 /// A train that comes at this share of the rate at which it left has met no limit.
 const AS_IT_LEFT: f64 = 0.9;
 /// A pause of this length is an outage, not a rate, unless the one before was as long: then the link is that slow.
-const OUTAGE_US: u64 = 100_000;
+const OUTAGE_US: u64 = 150_000;
+/// Above this share of what the link was seen to take time for, it always had something to do.
+const BUSY_SHARE: f64 = 0.8;
 /// Smaller packets take their time by their number, not by their size.
 const LEAST_BYTES: u64 = 200;
 /// Samples kept: 480 ms at 100 Mbit/s.
@@ -67,6 +67,8 @@ struct Sample {
     taken_us: Option<u64>,
     /// Since the packet before it left, within a train.
     gap_us: Option<u64>,
+    /// The packet before it was still under way when this one would have come over a free link.
+    busy: bool,
     /// That it had something to do follows from a delay that may be the path's.
     doubtful: bool,
 }
@@ -83,8 +85,8 @@ pub(super) struct Trains {
 
 impl Trains {
     /// Takes in an arrival, in order of sending. `free_us`: smallest (receive clock - send clock) of a packet that meets no
-    /// queue.
-    pub fn on_arrival(&mut self, packet: Arrival, free_us: i64) {
+    /// queue; `doubtful_us`: a delay over that which may be the path's.
+    pub fn on_arrival(&mut self, packet: Arrival, free_us: i64, doubtful_us: i64) {
         let Arrival { sent_us, arrived_us, bytes } = packet;
         if bytes < LEAST_BYTES {
             return;
@@ -104,9 +106,10 @@ impl Trains {
         self.samples.push_back(Sample {
             arrived_us,
             bytes,
+            busy,
             taken_us: ((in_train || busy) && !is_outage).then_some(taken_us),
             gap_us: in_train.then_some(gap_us),
-            doubtful: !in_train && queue_us > DOUBTFUL_US,
+            doubtful: !in_train && queue_us > doubtful_us,
         });
     }
 
@@ -127,7 +130,8 @@ impl Trains {
     }
 
     fn judge(&self, newest: u64, with_doubtful: bool) -> Option<Verdict> {
-        let (mut taken, mut taken_us, mut offered, mut offered_us, mut pairs) = (0, 0, 0, 0, 0);
+        let (mut taken, mut taken_us, mut busy, mut pairs) = (0, 0, 0, 0);
+        let (mut offered, mut offered_us) = (0, 0);
         for sample in self.samples.iter().rev() {
             if sample.arrived_us + SPAN_US < newest && pairs >= MIN_PAIRS {
                 break;
@@ -135,6 +139,7 @@ impl Trains {
             if let Some(us) = sample.taken_us.filter(|_| with_doubtful || !sample.doubtful) {
                 taken += sample.bytes;
                 taken_us += us;
+                busy += if sample.busy { sample.bytes } else { 0 };
                 pairs += 1;
             }
             if let Some(us) = sample.gap_us {
@@ -147,10 +152,15 @@ impl Trains {
         }
         let rate = |bytes, us: u64| Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(us.max(100)));
         let (carried, offered) = (rate(taken, taken_us), rate(offered, offered_us));
-        match offered_us == 0 || carried < offered * AS_IT_LEFT {
-            true => Some(Verdict::Limited(carried)),
-            // What came faster than it left was held back, and let go at once.
-            false => Some(Verdict::Free { received: self.received(newest), at_least: carried.min(offered) }),
+        if offered_us == 0 || carried < offered * AS_IT_LEFT {
+            return Some(Verdict::Limited(carried));
+        }
+        // What came faster than it left was held back, and let go at once.
+        let at_least = carried.min(offered);
+        match busy as f64 > BUSY_SHARE * taken as f64 {
+            // Who sends no faster than the window lets him has everything come as it left.
+            true => Some(Verdict::Limited(at_least)),
+            false => Some(Verdict::Free { received: self.received(newest), at_least }),
         }
     }
 

@@ -61,6 +61,9 @@ impl Default for Fpv2Config {
 /// Bytes of a full packet, headers included.
 const MSS: u64 = 1240;
 const INITIAL_RTT: Duration = Duration::from_millis(100);
+/// The smallest round trip is that of 30 to 60 s; feedback may take this much longer for the window.
+const RTT_SPAN: Duration = Duration::from_secs(30);
+const MAX_FEEDBACK: Duration = Duration::from_millis(300);
 const MAX_RTT: Duration = Duration::from_secs(10);
 /// The capacity is updated this often, a frame at 30 Hz.
 const UPDATE: Duration = Duration::from_millis(33);
@@ -81,6 +84,9 @@ const STANDING: Duration = Duration::from_millis(3);
 const STANDING_SHARE: f64 = 0.7;
 /// Share of a frame that may wait for the gate when the next is encoded.
 const WAITING_SHARE: f64 = 0.8;
+/// If more waits for this long, the window covers only what feedback takes beside the round trip.
+const FULL: Duration = Duration::from_millis(40);
+const SLACK_IF_FULL: Duration = Duration::from_millis(12);
 /// Bounds of the capacity.
 const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
 const MAX_WINDOW: ByteCount = ByteCount(64 << 20);
@@ -102,7 +108,7 @@ pub struct Fpv2 {
     base: Base,
     /// (sender's clock when it was heard - receiver's clock when it arrived) of the newest packet of each report, µs.
     feedback_us: Minimum<i64>,
-    rtt: Option<Duration>,
+    rtt: Minimum<Duration>,
     /// Queue that the newest packet met, and the newest first packet of a frame, µs.
     queue_us: i64,
     led_us: i64,
@@ -111,6 +117,10 @@ pub struct Fpv2 {
     stall: Stall,
     drain: Drain,
     reaction: Reaction,
+    /// There has always been something to send, so far or since a while.
+    full: bool,
+    /// More than a frame has been waiting at the sender since.
+    full_since: Option<Instant>,
     radio: Radio,
     /// The radio told of another cell at this time.
     new_cell: Option<Instant>,
@@ -128,7 +138,7 @@ impl Fpv2 {
             trains: Trains::default(),
             base: Base::new(),
             feedback_us: Minimum::new(FEEDBACK_SPAN),
-            rtt: None,
+            rtt: Minimum::new(RTT_SPAN),
             queue_us: 0,
             led_us: 0,
             sent_bytes: 0,
@@ -136,6 +146,8 @@ impl Fpv2 {
             stall: Stall::default(),
             drain: Drain::new(),
             reaction: Reaction::default(),
+            full: true,
+            full_since: None,
             radio: Radio::default(),
             new_cell: None,
             last_update: None,
@@ -148,7 +160,7 @@ impl Fpv2 {
         let sum = self.base.value().zip(self.feedback_us.value()).map(|(there, back)| there + back);
         let plausible =
             sum.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros).filter(|rtt| *rtt < MAX_RTT);
-        plausible.or(self.rtt).unwrap_or(INITIAL_RTT)
+        plausible.or(self.rtt.value()).unwrap_or(INITIAL_RTT)
     }
 
     /// Bytes that wait in the network: what is in flight beyond what the path holds.
@@ -158,6 +170,13 @@ impl Fpv2 {
 
     fn update_capacity(&mut self, now: Instant) {
         let Some(verdict) = self.trains.verdict(self.base.is_in_doubt()) else { return };
+        // On a slow link there may be too few packets to tell; a queue that stays tells as much.
+        let waits =
+            !self.base.is_in_doubt() && self.base.floor_us() > base::suspicious_us(self.capacity.0 as f64 / 8.0);
+        let verdict = match verdict {
+            Verdict::Free { received, .. } if waits => Verdict::Limited(received),
+            verdict => verdict,
+        };
         match verdict {
             Verdict::Limited(sample) => {
                 let gain = match (self.found, sample < self.capacity) {
@@ -197,6 +216,12 @@ impl Fpv2 {
         }
     }
 
+    /// Bytes that may wait at the sender when a frame is encoded.
+    fn may_wait(&self) -> ByteCount {
+        let frame = self.range.clamp(self.target_rate()).bytes_in(FRAME);
+        ByteCount((frame.0 as f64 * WAITING_SHARE) as u64) + ByteCount(MSS)
+    }
+
     /// From 0 to 1: how likely it is that the link will fail soon.
     fn caution(&self) -> f64 {
         // Handovers are several times as frequent above the roofs (docs/congestion.md).
@@ -221,6 +246,7 @@ impl Controller for Fpv2 {
 
     fn on_reports(&mut self, now: Instant, reports: Reports<'_>) {
         self.load = reports.load;
+        let doubtful_us = base::suspicious_us(self.capacity.0 as f64 / 8.0);
         let mut newest = None;
         for packet in reports.packets {
             self.reaction.on_packet(packet.arrived_us.is_some(), packet.ce);
@@ -235,7 +261,7 @@ impl Controller for Fpv2 {
             }
             if let Some(base) = self.base.value() {
                 let arrival = Arrival { sent_us: packet.sent_us, arrived_us, bytes: packet.bytes.0 };
-                self.trains.on_arrival(arrival, base);
+                self.trains.on_arrival(arrival, base, doubtful_us);
             }
         }
         let Some(newest) = newest else { return };
@@ -250,8 +276,8 @@ impl Controller for Fpv2 {
         }
     }
 
-    fn on_rtt(&mut self, _: Instant, rtt: Duration) {
-        self.rtt = Some(self.rtt.map_or(rtt, |smallest| smallest.min(rtt)));
+    fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.rtt.update(now, rtt);
     }
 
     fn on_radio(&mut self, now: Instant, radio: &Radio) {
@@ -266,7 +292,7 @@ impl Controller for Fpv2 {
         self.base.reset();
         self.trains.clear();
         self.feedback_us = Minimum::new(FEEDBACK_SPAN);
-        self.rtt = None;
+        self.rtt = Minimum::new(RTT_SPAN);
         self.found = false;
         self.stall = Stall::default();
         (self.queue_us, self.led_us) = (0, 0);
@@ -274,6 +300,9 @@ impl Controller for Fpv2 {
 
     fn poll(&mut self, now: Instant, load: Load) {
         self.load = load;
+        let waits = load.queued > self.may_wait() || load.beside > ByteCount(2 * MSS);
+        self.full_since = waits.then(|| self.full_since.unwrap_or(now));
+        self.full = self.full_since.is_some_and(|at| self.full || now.saturating_duration_since(at) > FULL);
         self.stall.poll(now, self.pipe(), self.caution());
     }
 
@@ -285,12 +314,18 @@ impl Controller for Fpv2 {
         if self.stall.is_stalled() || self.drain.is_draining(now) {
             return ByteCount::ZERO;
         }
-        let window = self.capacity.bytes_in(self.pipe() + self.config.slack) + ByteCount(MSS);
+        // A source that does not listen would keep a whole frame's queue standing in the network.
+        let slack = if self.full { SLACK_IF_FULL } else { self.config.slack };
+        // If the other side has a queue too, each would make room for the other's, without end.
+        let most = self.rtt.value().map_or(MAX_RTT, |rtt| rtt + MAX_FEEDBACK);
+        let window = self.capacity.bytes_in(self.pipe().min(most) + slack) + ByteCount(MSS);
         window.max(ByteCount(3 * MSS)).min(MAX_WINDOW)
     }
 
-    fn pacing_rate(&self, _: Instant) -> Bitrate {
-        self.capacity * self.config.pacing_gain
+    fn pacing_rate(&self, now: Instant) -> Bitrate {
+        // The pause of a drain comes back as a gap in what is heard; the whole window would leave at once.
+        let refilling = self.drain.ends().is_some_and(|end| now < end + self.pipe() * 3 / 2);
+        self.capacity * if refilling { 1.0 } else { self.config.pacing_gain }
     }
 
     fn target_rate(&self) -> Bitrate {
@@ -305,14 +340,15 @@ impl Controller for Fpv2 {
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
-        let frame = self.range.clamp(self.target_rate()).bytes_in(FRAME);
-        let may_wait = ByteCount((frame.0 as f64 * WAITING_SHARE) as u64) + ByteCount(MSS);
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
         // nearly through.
         let at_floor = self.capacity * self.config.utilisation < self.range.least;
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
         let in_network = self.capacity.time_for(ByteCount(self.network_queue(load)));
-        !self.stall.is_stalled() && !self.drain.is_draining(now) && load.queued <= may_wait && in_network <= skip_above
+        !self.stall.is_stalled()
+            && !self.drain.is_draining(now)
+            && load.queued <= self.may_wait()
+            && in_network <= skip_above
     }
 
     fn capacity(&self) -> Bitrate {

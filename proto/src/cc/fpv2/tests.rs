@@ -54,7 +54,11 @@ impl FakeLink {
     }
 
     fn load(&self, queued: u64) -> Load {
-        Load { in_flight: ByteCount(self.under_way.len() as u64 * PACKET.0), queued: ByteCount(queued) }
+        Load {
+            in_flight: ByteCount(self.under_way.len() as u64 * PACKET.0),
+            queued: ByteCount(queued),
+            ..Load::default()
+        }
     }
 
     fn report(&mut self, controller: &mut Fpv2, now_us: u64) {

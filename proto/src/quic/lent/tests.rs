@@ -54,7 +54,7 @@ fn lent(kind: BorrowedKind, slot: &RttSlot) -> Lent {
 /// As many as the window holds, which holds back the rest.
 fn busy_round(feed: &mut Feed, lent: &mut Lent) {
     let window = lent.window(feed.now);
-    lent.poll(feed.now, Load { in_flight: window, queued: ByteCount(10_000) });
+    lent.poll(feed.now, Load { in_flight: window, queued: ByteCount(10_000), ..Load::default() });
     feed.window_acked(lent);
 }
 
