@@ -52,7 +52,14 @@ fn wire() {
     codec(0, "varint", &|out| out.extend([0x25, 0x7b, 0xbd, 0x9d, 0x7f, 0x3e, 0x7d, 0xc2, 0x19, 0x7c, 0x5e, 0xff]));
     codec(1, "datagram", &|out| DatagramHeader { flow: flow::VIDEO + 3, seq: 65_535, sent_us: 7 }.put(out));
     codec(2, "heartbeat", &|out| {
-        Heartbeat { echo: Some((5, 5_000_000_000)), frames_received: 70_000, frames_lost: 1, frames_stale: 1, picture_age_ms: Some(40) }.put(out);
+        Heartbeat {
+            echo: Some((5, 5_000_000_000)),
+            frames_received: 70_000,
+            frames_lost: 1,
+            frames_stale: 1,
+            picture_age_ms: Some(40),
+        }
+        .put(out);
     });
     codec(3, "recovery", &|out| RecoveryRequest { video: 1, frame: 70_000 }.put(out));
     codec(4, "feedback", &|out| {

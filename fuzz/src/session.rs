@@ -305,7 +305,8 @@ impl Pair {
             2 => Some((self.clock_us().wrapping_sub(big() as u32), 0)),
             _ => Some((big() as u32, big())),
         };
-        let heartbeat = Heartbeat { echo, frames_received: big(), frames_lost: big(), frames_stale: big(), picture_age_ms: None };
+        let heartbeat =
+            Heartbeat { echo, frames_received: big(), frames_lost: big(), frames_stale: big(), picture_age_ms: None };
         let mut body = Vec::new();
         heartbeat.put(&mut body);
         put_varint(&mut body, 1);
