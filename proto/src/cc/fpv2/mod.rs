@@ -76,7 +76,7 @@ const DOWN: f64 = 0.8;
 const UP: f64 = 0.8;
 /// Growth per update while nothing waits, to at most so many times what arrives and this more.
 const GROWTH: f64 = 1.06;
-const FIRST_GROWTH: f64 = 1.12;
+const FIRST_GROWTH: f64 = 1.2;
 const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
