@@ -5,12 +5,19 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 9] = [
+const SHIPPED: [(&str, &str); 16] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
     ("mule", include_str!("../scenarios/mule.toml")),
     ("bearers", include_str!("../scenarios/bearers.toml")),
+    ("s2", include_str!("../scenarios/s2.toml")),
+    ("s3", include_str!("../scenarios/s3.toml")),
+    ("s4", include_str!("../scenarios/s4.toml")),
+    ("steps", include_str!("../scenarios/steps.toml")),
+    ("blackouts", include_str!("../scenarios/blackouts.toml")),
+    ("shifts", include_str!("../scenarios/shifts.toml")),
+    ("floor", include_str!("../scenarios/floor.toml")),
     ("quality-s2", include_str!("../scenarios/quality-s2.toml")),
     ("quality-s3", include_str!("../scenarios/quality-s3.toml")),
     ("quality-s4", include_str!("../scenarios/quality-s4.toml")),

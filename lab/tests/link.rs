@@ -40,13 +40,8 @@ fn loaded(mbps: u64) -> (Duration, Duration, Duration, u64) {
     }
     pair.add_source(Source::Video { rate: Bitrate::mbps(mbps), packet: 1200 }, end);
     pair.run_until(end + ms(1000));
-    assert_eq!(
-        pair.latencies(Side::Ground, Duration::ZERO).len(),
-        pair.commands_sent(Side::Air),
-        "every command arrives"
-    );
-    // In the first second the link's rate is being found.
-    let mut latencies = pair.latencies(Side::Ground, Duration::from_secs(2));
+    let mut latencies = pair.latencies(Side::Ground, Duration::ZERO);
+    assert_eq!(latencies.len(), pair.commands_sent(Side::Air), "every command arrives");
     latencies.sort();
     let (up, _) = pair.paths();
     eprintln!(
@@ -66,9 +61,10 @@ fn commands_do_not_feel_the_video() {
     let runs = [4, 8, 40].map(loaded);
     for (p50, p99, max, _) in runs {
         assert!(p99 <= PROPAGATION + TARGET + serialisation() + ms(5), "p99 {p99:?}");
-        // One or two commands a minute meet the whole window, when it has just opened.
-        assert!(max <= p99 + ms(25), "p99 {p99:?} max {max:?}");
+        assert!(max <= p99 + ms(5), "p99 {p99:?} max {max:?}");
         assert!(p50.abs_diff(runs[0].0) <= ms(2) && p99.abs_diff(runs[0].1) <= ms(2));
+        // A command meets at most a packet more.
+        assert!(max.abs_diff(runs[0].2) <= serialisation());
     }
     assert_eq!(loaded(8).3, runs[1].3, "same seed, same log");
 }
@@ -128,12 +124,6 @@ fn commands_do_not_feel_parameters_or_bulk() {
              uplink used {:.1} %",
             used * 100.0
         );
-        if (kbps, beside) == (100, Beside::Parameters) {
-            // Both directions are full from the first moment, at 100 ms a packet: what waits there drains in the first ten
-            // seconds.
-            assert!(p50 <= ms(300) && max <= ms(4_000), "{beside:?} {kbps}: p50 {p50:?} max {max:?}");
-            continue;
-        }
         // What is being sent is not interrupted, so on a slow link a command waits for packets of another class.
         assert!(p99 <= PROPAGATION + TARGET + 3 * packet + ms(15), "{beside:?} {kbps}: p99 {p99:?}");
         assert!(max <= p99 + 2 * packet + ms(5), "{beside:?} {kbps}: p99 {p99:?} max {max:?}");

@@ -796,5 +796,5 @@ fn a_camera_may_do_what_it_likes() {
     pair.run_until(ms(11_000));
     assert_each_once(&pair);
     let latest = pair.latencies(Side::Ground, Duration::ZERO).into_iter().max();
-    assert!(latest <= Some(PROPAGATION + ms(100)), "{latest:?}");
+    assert!(latest <= Some(PROPAGATION + ms(40)), "{latest:?}");
 }

@@ -130,8 +130,9 @@ fn check(
     load: Load,
 ) -> Result<(), TestCaseError> {
     let (window, pacing, capacity) = (controller.window(now), controller.pacing_rate(now), controller.capacity());
-    // What is in flight is bounded by the log; this is only that nothing overflows.
-    prop_assert!(window <= ByteCount(1 << 40), "{name}: window {window:?}");
+    // What is in flight is bounded by the log; of those that are lent, this is only that nothing overflows.
+    let most = if matches!(name, "bbr" | "cubic") { 1 << 40 } else { 64 << 20 };
+    prop_assert!(window <= ByteCount(most), "{name}: window {window:?}");
     prop_assert!(pacing > Bitrate::ZERO && pacing <= Bitrate::mbps(100_000), "{name}: pacing {pacing:?}");
     prop_assert!(capacity <= Bitrate::mbps(100_000), "{name}: capacity {capacity:?}");
     let rate = range.clamp(controller.target_rate());

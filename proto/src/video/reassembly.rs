@@ -172,8 +172,9 @@ impl Reassembler {
         };
         if let Some(number) = self.expect(now, header.frame) {
             self.add(now, age, number, &header, bytes);
-            // Still broken and the flow still alive: the last request may have been lost.
-            self.ask |= self.picture == Picture::Broken;
+            // Still broken and the flow still alive: the last request may have been lost. Of a flow that is not looked into,
+            // it is not known that it is still broken.
+            self.ask |= self.picture == Picture::Broken && header.flags.classified;
         }
         self.advance(now);
     }

@@ -120,6 +120,9 @@ impl Trains {
         while self.samples.front().is_some_and(|sample| sample.arrived_us + LONG_SPAN_US < newest) {
             self.samples.pop_front();
         }
+        if self.samples.len() < LEAST_PAIRS {
+            return None;
+        }
         self.judge(newest, false).or_else(|| {
             // Frames of a packet or two have no trains to speak of.
             let all = if in_doubt { None } else { Some(self.judge(newest, true)) };

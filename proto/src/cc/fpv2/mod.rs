@@ -36,11 +36,11 @@ pub struct Fpv2Config {
     pub horizon: Duration,
     /// Packets leave at this multiple of the capacity, so that a frame measures the link.
     pub pacing_gain: f64,
-    /// Time beyond the round trip that the window covers: a frame leaves whole.
+    /// Time beyond the round trip that the window covers: what may stand in the network, and commands behind it.
     pub slack: Duration,
     /// Kept free for commands ([AQUILA eq. 7] R_safe).
     pub reserve: Bitrate,
-    /// A queue longer than this makes frames be left out before they are encoded.
+    /// A queue longer than this, here and in the network, makes frames be left out before they are encoded.
     pub skip_above: Duration,
 }
 
@@ -48,12 +48,12 @@ impl Default for Fpv2Config {
     fn default() -> Self {
         Self {
             initial: Bitrate::kbps(700),
-            utilisation: 0.875,
+            utilisation: 0.88,
             horizon: Duration::from_millis(50),
-            pacing_gain: 2.0,
-            slack: Duration::from_millis(35),
+            pacing_gain: 1.6,
+            slack: Duration::from_millis(20),
             reserve: Bitrate::kbps(15),
-            skip_above: Duration::from_millis(80),
+            skip_above: Duration::from_millis(40),
         }
     }
 }
@@ -71,30 +71,25 @@ const UPDATE: Duration = Duration::from_millis(33);
 const FEEDBACK_SLACK: Duration = Duration::from_millis(2);
 /// Feedback's own delay is the smallest of this long.
 const FEEDBACK_SPAN: Duration = Duration::from_millis(300);
-/// How fast a measured capacity is believed, when it is less and when it is more.
-const DOWN: f64 = 0.8;
-const UP: f64 = 0.8;
 /// Growth per update while nothing waits, to at most so many times what arrives and this more.
 const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.2;
+const FIRST_PACING_GAIN: f64 = 2.0;
 const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
 const STANDING: Duration = Duration::from_millis(3);
 const STANDING_SHARE: f64 = 0.7;
-/// Share of a frame that may wait for the gate when the next is encoded.
-const WAITING_SHARE: f64 = 0.8;
-/// If more waits for this long, the window covers only what feedback takes beside the round trip.
-const FULL: Duration = Duration::from_millis(40);
-const SLACK_IF_FULL: Duration = Duration::from_millis(12);
+/// The window's slack while a source sends without asking, and keeps it full.
+const SLACK_IF_SATURATED: Duration = Duration::from_millis(12);
+/// A packet that takes longer is not sent in advance.
+const PACKET: Duration = Duration::from_millis(20);
 /// Bounds of the capacity.
 const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
 const MAX_WINDOW: ByteCount = ByteCount(64 << 20);
 const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
 /// The queue above which frames are left out while the encoder makes more than the link carries.
 const SKIP_ABOVE_AT_FLOOR: Duration = Duration::from_millis(10);
-/// A frame, for what may wait before the next is encoded.
-const FRAME: Duration = Duration::from_micros(33_333);
 
 /// The controller.
 #[derive(Debug)]
@@ -117,10 +112,6 @@ pub struct Fpv2 {
     stall: Stall,
     drain: Drain,
     reaction: Reaction,
-    /// There has always been something to send, so far or since a while.
-    full: bool,
-    /// More than a frame has been waiting at the sender since.
-    full_since: Option<Instant>,
     radio: Radio,
     /// The radio told of another cell at this time.
     new_cell: Option<Instant>,
@@ -146,8 +137,6 @@ impl Fpv2 {
             stall: Stall::default(),
             drain: Drain::new(),
             reaction: Reaction::default(),
-            full: true,
-            full_since: None,
             radio: Radio::default(),
             new_cell: None,
             last_update: None,
@@ -179,28 +168,25 @@ impl Fpv2 {
         };
         match verdict {
             Verdict::Limited(sample) => {
-                let gain = match (self.found, sample < self.capacity) {
-                    (false, _) => 1.0,
-                    (true, true) => DOWN,
-                    (true, false) => UP,
-                };
-                self.capacity = self.towards(sample, gain);
+                self.capacity = sample;
                 self.found = true;
             }
             Verdict::Free { received, at_least } => {
                 let growth = if self.found { GROWTH } else { FIRST_GROWTH };
-                let grown = (self.capacity * growth).max(self.towards(at_least, UP));
-                self.capacity = self.capacity.max(grown.min(received * GROWTH_SHARE + GROWTH_ROOM));
+                let grown = (self.capacity * growth).max(at_least);
+                let (seen, proven) = (received * GROWTH_SHARE + GROWTH_ROOM, at_least * GROWTH);
+                let most = match (self.found, at_least > Bitrate::ZERO) {
+                    (_, false) => seen,
+                    (false, true) => proven,
+                    // Who sends no faster than the window lets him learns nothing of more.
+                    (true, true) => seen.min(proven),
+                };
+                self.capacity = self.capacity.max(grown.min(most));
             }
         }
         let queue = Duration::from_micros(self.queue_us.max(0) as u64);
         self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue);
         self.capacity = self.capacity.clamp(MIN_CAPACITY, MAX_CAPACITY);
-    }
-
-    fn towards(&self, sample: Bitrate, gain: f64) -> Bitrate {
-        let capacity = self.capacity.0 as f64;
-        Bitrate((capacity + (sample.0 as f64 - capacity) * gain) as u64)
     }
 
     fn test_base(&mut self, now: Instant) {
@@ -211,15 +197,15 @@ impl Fpv2 {
         if self.base.test(now, self.sent_bytes, capacity, self.pipe(), told).is_some() {
             self.drain.on_base(now);
             self.trains.clear();
+            self.rtt = Minimum::new(RTT_SPAN);
             self.found = false;
             (self.queue_us, self.led_us) = (0, 0);
         }
     }
 
-    /// Bytes that may wait at the sender when a frame is encoded.
-    fn may_wait(&self) -> ByteCount {
-        let frame = self.range.clamp(self.target_rate()).bytes_in(FRAME);
-        ByteCount((frame.0 as f64 * WAITING_SHARE) as u64) + ByteCount(MSS)
+    /// Whether what waits is from a source that does not ask: a camera that does is told to wait long before.
+    fn is_saturated(&self) -> bool {
+        self.load.beside > ByteCount::ZERO || self.capacity.time_for(self.load.queued) > self.config.skip_above * 2
     }
 
     /// From 0 to 1: how likely it is that the link will fail soon.
@@ -300,9 +286,6 @@ impl Controller for Fpv2 {
 
     fn poll(&mut self, now: Instant, load: Load) {
         self.load = load;
-        let waits = load.queued > self.may_wait() || load.beside > ByteCount(2 * MSS);
-        self.full_since = waits.then(|| self.full_since.unwrap_or(now));
-        self.full = self.full_since.is_some_and(|at| self.full || now.saturating_duration_since(at) > FULL);
         self.stall.poll(now, self.pipe(), self.caution());
     }
 
@@ -314,18 +297,21 @@ impl Controller for Fpv2 {
         if self.stall.is_stalled() || self.drain.is_draining(now) {
             return ByteCount::ZERO;
         }
-        // A source that does not listen would keep a whole frame's queue standing in the network.
-        let slack = if self.full { SLACK_IF_FULL } else { self.config.slack };
         // If the other side has a queue too, each would make room for the other's, without end.
-        let most = self.rtt.value().map_or(MAX_RTT, |rtt| rtt + MAX_FEEDBACK);
-        let window = self.capacity.bytes_in(self.pipe().min(most) + slack) + ByteCount(MSS);
-        window.max(ByteCount(3 * MSS)).min(MAX_WINDOW)
+        let late = if self.found { MAX_FEEDBACK } else { Duration::ZERO };
+        let most = self.rtt.value().map_or(MAX_RTT, |rtt| rtt + late);
+        let slack = if self.is_saturated() { SLACK_IF_SATURATED } else { self.config.slack };
+        // A packet more lets none wait for a whole round trip; on a slow link it would be a queue.
+        let packet = ByteCount(MSS).min(self.capacity.bytes_in(PACKET));
+        let window = self.capacity.bytes_in(self.pipe().min(most) + slack) + packet;
+        window.max(ByteCount(2 * MSS)).min(MAX_WINDOW)
     }
 
     fn pacing_rate(&self, now: Instant) -> Bitrate {
         // The pause of a drain comes back as a gap in what is heard; the whole window would leave at once.
         let refilling = self.drain.ends().is_some_and(|end| now < end + self.pipe() * 3 / 2);
-        self.capacity * if refilling { 1.0 } else { self.config.pacing_gain }
+        let gain = if self.found { self.config.pacing_gain } else { FIRST_PACING_GAIN };
+        self.capacity * if refilling { 1.0 } else { gain }
     }
 
     fn target_rate(&self) -> Bitrate {
@@ -344,11 +330,9 @@ impl Controller for Fpv2 {
         // nearly through.
         let at_floor = self.capacity * self.config.utilisation < self.range.least;
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
-        let in_network = self.capacity.time_for(ByteCount(self.network_queue(load)));
-        !self.stall.is_stalled()
-            && !self.drain.is_draining(now)
-            && load.queued <= self.may_wait()
-            && in_network <= skip_above
+        // Feedback and the like, of a packet, wait there all the time.
+        let waits = ByteCount(self.network_queue(load)) + (load.queued - ByteCount(MSS));
+        !self.stall.is_stalled() && !self.drain.is_draining(now) && self.capacity.time_for(waits) <= skip_above
     }
 
     fn capacity(&self) -> Bitrate {

@@ -3,6 +3,8 @@
 use super::*;
 use crate::cc::PacketReport;
 
+const FRAME: Duration = Duration::from_micros(33_333);
+
 /// A link of `rate`, packets of 1200 bytes in order, and feedback every 10 ms.
 struct FakeLink {
     start: Instant,
