@@ -3,4 +3,5 @@
 
 pub mod batches;
 pub mod outbox;
+pub mod reserve;
 pub mod telemetry;

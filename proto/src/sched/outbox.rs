@@ -232,6 +232,11 @@ impl Outbox {
         self.sent.len()
     }
 
+    /// Messages that it holds, sent or not, and their bytes.
+    pub fn held(&self) -> (usize, usize) {
+        (self.len(), self.bytes)
+    }
+
     /// Counters of what was dropped.
     pub fn drops(&self) -> OutboxDrops {
         self.drops

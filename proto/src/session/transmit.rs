@@ -11,6 +11,7 @@ use super::{LinkState, PROTOCOL_REVISION, Session, Side};
 use crate::cc::{Load, SentPacket};
 use crate::quic::ConnectionId;
 use crate::sched::outbox::Outgoing;
+use crate::sched::reserve;
 use crate::signing::Place;
 use crate::video::MIN_PAYLOAD;
 use crate::wire::datagram::{DatagramHeader, Heartbeat};
@@ -424,7 +425,7 @@ impl Session {
     fn gate_opens(&self, now: Instant) -> Option<Instant> {
         let window = self.controller.window(now).0;
         let packet = u64::from(self.config.quic.mtu);
-        if self.sent.in_flight().0 + packet <= window {
+        if self.in_flight().0 + packet <= window {
             return Some(self.outbound.paced_until.unwrap_or(now));
         }
         self.controller.next_deadline().filter(|at| *at > now)
@@ -452,7 +453,14 @@ impl Session {
     pub(super) fn load(&self) -> Load {
         let queued = self.video_out.iter().map(|queue| queue.queued_bytes().0).sum();
         let beside = ByteCount::from(self.bulk_bytes + self.telemetry.waiting().1);
-        Load { in_flight: self.sent.in_flight(), queued: ByteCount(queued), beside }
+        Load { in_flight: self.in_flight(), queued: ByteCount(queued), beside }
+    }
+
+    /// What is under way and not paid for by the C2 reserve.
+    fn in_flight(&self) -> ByteCount {
+        let rtt = self.bearer.rtt().unwrap_or_default();
+        let (messages, bytes) = self.outbox.held();
+        self.sent.in_flight() + reserve::beyond_credits(messages, bytes, rtt)
     }
 
     fn pace(&mut self, now: Instant, bytes: usize) {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::minimum::Minimum;
 use super::{Controller, EncoderRange, Load, Radio, Reports, SentPacket};
+use crate::sched::reserve::R_SAFE;
 use crate::{Bitrate, ByteCount};
 use base::Base;
 use capacity::{Arrival, Trains, Verdict};
@@ -52,7 +53,7 @@ impl Default for Fpv2Config {
             horizon: Duration::from_millis(50),
             pacing_gain: 1.6,
             slack: Duration::from_millis(20),
-            reserve: Bitrate::kbps(15),
+            reserve: R_SAFE,
             skip_above: Duration::from_millis(40),
         }
     }
