@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 16] = [
+const SHIPPED: [(&str, &str); 17] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -18,6 +18,7 @@ const SHIPPED: [(&str, &str); 16] = [
     ("blackouts", include_str!("../scenarios/blackouts.toml")),
     ("shifts", include_str!("../scenarios/shifts.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),
+    ("loss", include_str!("../scenarios/loss.toml")),
     ("quality-s2", include_str!("../scenarios/quality-s2.toml")),
     ("quality-s3", include_str!("../scenarios/quality-s3.toml")),
     ("quality-s4", include_str!("../scenarios/quality-s4.toml")),
