@@ -8,7 +8,7 @@
 //! 3. **queue**: its bound, ECN marking, CoDel ([`Queue`](crate::Queue));
 //! 4. **server**: a rate, a trace of opportunities, or samples; one packet at a time, paused in an [`Outage::Hold`];
 //! 5. **loss on the air** ([`PathConfig::air_loss`]), of packets that have taken their time on the link;
-//! 6. **delay** with shifts and jitter, in order or not;
+//! 6. **delay** with shifts and jitter, in order or not, and grants;
 //! 7. **bit errors**, when a packet is handed out.
 //!
 //! The order is fixed, because no link has another one and what is not used costs nothing; the one place where links
@@ -216,6 +216,13 @@ impl<T: Payload> Path<T> {
     pub fn set_delay(&mut self, now: Instant, delay: Duration) {
         self.advance(now);
         self.line.set_delay(delay);
+    }
+
+    /// Packets that leave the bottleneck from now on arrive only at `start` and at whole multiples of `every` after it: what
+    /// is due in between arrives together at the next one. A time of 0 ends that.
+    pub fn set_grants(&mut self, now: Instant, start: Instant, every: Duration) {
+        self.advance(now);
+        self.line.set_grants(start, every);
     }
 
     /// Changes the jitter of packets that leave the bottleneck from now on.

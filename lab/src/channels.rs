@@ -79,7 +79,7 @@ impl<T: Payload> Channel<T> {
         Ok(channel)
     }
 
-    /// Plays the trace and the handovers of a direction.
+    /// Plays the trace, the handovers and the grants of a direction.
     fn play(
         &mut self,
         name: &str,
@@ -92,6 +92,9 @@ impl<T: Payload> Channel<T> {
         if let Some(handovers) = &plan.handovers {
             let handovers = crate::handovers::of_plan(handovers, seed ^ direction as u64);
             self.path(direction, start, |path| path.play_handovers(start, start, handovers));
+        }
+        if let Some(grants) = plan.grants {
+            self.path(direction, start, |path| path.set_grants(start, start, grants.get()));
         }
         let began = start.checked_sub(plan.trace_from.unwrap_or_default().get()).unwrap_or(start);
         if let Some(synth) = &plan.synth {

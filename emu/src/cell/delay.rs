@@ -5,6 +5,8 @@
 //! - **Order**: without reordering, a packet that would overtake is delivered at the same instant as the one ahead of
 //!   it, be that because of jitter or because the delay was lowered. With reordering jitter it overtakes; packets due
 //!   at the same instant come out in the order in which they entered. Lowering the delay overtakes too then.
+//! - **Grants**: a medium that lets this direction speak only now and then. What would be delivered between two grants
+//!   is delivered together at the next one, in order.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,6 +20,8 @@ pub(crate) struct DelayLine<P> {
     delay: Duration,
     /// Nanoseconds added to the delay.
     shift: i64,
+    /// Deliveries are at the first and whole multiples of the second after it.
+    grants: Option<(Instant, Duration)>,
     /// Those that keep their order.
     flying: VecDeque<(Instant, P)>,
     /// Those that may overtake. A path that changes its mind in mid-run has both.
@@ -29,7 +33,15 @@ pub(crate) struct DelayLine<P> {
 
 impl<P> DelayLine<P> {
     pub(crate) fn new(delay: Duration) -> Self {
-        Self { delay, shift: 0, flying: VecDeque::new(), loose: BinaryHeap::new(), last: None, entered: 0 }
+        Self {
+            delay,
+            shift: 0,
+            grants: None,
+            flying: VecDeque::new(),
+            loose: BinaryHeap::new(),
+            last: None,
+            entered: 0,
+        }
     }
 
     /// Applies to packets that enter from now on.
@@ -42,6 +54,11 @@ impl<P> DelayLine<P> {
         self.shift = shift;
     }
 
+    /// Applies to packets that enter from now on; a time of 0 is none.
+    pub(crate) fn set_grants(&mut self, start: Instant, every: Duration) {
+        self.grants = (!every.is_zero()).then_some((start, every));
+    }
+
     /// The delay in force, shift included.
     pub(crate) fn delay(&self) -> Duration {
         let shift = Duration::from_nanos(self.shift.unsigned_abs());
@@ -52,7 +69,7 @@ impl<P> DelayLine<P> {
         let order = self.entered;
         self.entered += 1;
         if may_overtake {
-            let due = later(later(entered, self.delay()), jitter);
+            let due = self.granted(later(later(entered, self.delay()), jitter));
             self.last = self.last.max(Some(due));
             self.loose.push(Loose { due, order, packet });
         } else {
@@ -64,8 +81,16 @@ impl<P> DelayLine<P> {
 
     /// When a packet that enters at `entered` and keeps its order will be delivered.
     pub(crate) fn due_if_entering(&self, entered: Instant, jitter: Duration) -> Instant {
-        let due = later(later(entered, self.delay()), jitter);
+        let due = self.granted(later(later(entered, self.delay()), jitter));
         self.last.map_or(due, |last| last.max(due))
+    }
+
+    /// The first grant from `due` on.
+    fn granted(&self, due: Instant) -> Instant {
+        let Some((start, every)) = self.grants else { return due };
+        let since = due.saturating_duration_since(start).as_nanos();
+        let missing = since.next_multiple_of(every.as_nanos()) - since;
+        later(due.max(start), Duration::from_nanos(u64::try_from(missing).unwrap_or(u64::MAX)))
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
@@ -155,6 +180,25 @@ mod tests {
         enter(&mut line, start, 'a');
         line.set_delay(ms(100));
         assert_eq!(line.pop(start + ms(10)), Some((start + ms(10), 'a')));
+    }
+
+    #[test]
+    fn what_comes_between_two_grants_is_delivered_with_the_next() {
+        let start = epoch();
+        let mut line = DelayLine::new(ms(10));
+        line.set_grants(start, ms(25));
+        for (at, packet) in [(1, 'a'), (14, 'b'), (15, 'c'), (16, 'd')] {
+            enter(&mut line, start + ms(at), packet);
+        }
+        line.push(start + ms(17), ms(30), true, 'e');
+        let mut due = |at| std::iter::from_fn(|| line.pop(start + at)).collect::<Vec<_>>();
+        assert_eq!(due(ms(25) - Duration::from_nanos(1)), []);
+        assert_eq!(due(ms(49)), ['a', 'b', 'c'].map(|packet| (start + ms(25), packet)));
+        assert_eq!(due(ms(74)), [(start + ms(50), 'd')]);
+        assert_eq!(due(ms(75)), [(start + ms(75), 'e')]);
+        line.set_grants(start, Duration::ZERO);
+        enter(&mut line, start + ms(80), 'f');
+        assert_eq!(line.next_due(), Some(start + ms(90)));
     }
 
     #[test]

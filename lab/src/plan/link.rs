@@ -48,6 +48,8 @@ pub struct PathPlan {
     pub delay: Time,
     /// Random addition to it: uniform from 0 to this, without reordering.
     pub jitter: Option<JitterPlan>,
+    /// Packets arrive only once every so often: what is due in between arrives together at the next time.
+    pub grants: Option<Time>,
     /// What may wait.
     pub queue: Option<QueuePlan>,
     /// Random loss in front of the queue, which costs the link nothing.

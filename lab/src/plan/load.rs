@@ -1,7 +1,7 @@
 //! Reading a plan, and refusing what makes no sense.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ const MAX_FILE: u64 = 1 << 20;
 /// Variants of one plan, and repeats.
 const MAX_VARIANTS: usize = 1_000;
 const MAX_REPEATS: u32 = 10_000;
+/// Times between grants.
+const GRANTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 /// Longest name of a network interface (IFNAMSIZ less its end).
 const MAX_NAME: usize = 15;
 
@@ -122,6 +124,12 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
     for name in &plan.nodes {
         require(is_name(name), None, || format!("nodes: '{name}' is not a name: letters, digits, - and _"))?;
     }
+    if let Some(clocks) = &plan.clocks {
+        let unknown = clocks.get_ref().keys().find(|node| !plan.nodes.contains(node));
+        require(unknown.is_none(), Some(clocks.span()), || {
+            format!("clocks: there is no node '{}'", unknown.map_or("", String::as_str))
+        })?;
+    }
     require(!plan.links.is_empty(), None, || "there is no [[link]]".into())?;
     let mut names = BTreeSet::new();
     for link in &plan.links {
@@ -143,6 +151,10 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
             let known = [&CongestionConfig::NAMES[..], &Oracle::NAMES[..]].concat().join(", ");
             require(false, Some(at.span()), || format!("'{unknown}' is no controller; there are {known}"))?;
         }
+        let knows_all = contender.get_ref().oracle().is_some();
+        require(!(knows_all && plan.clocks.is_some()), Some(contender.span()), || {
+            "clocks: who knows the link goes by the true time".into()
+        })?;
         let mtu = contender.get_ref().mtu;
         require((1200..=9000).contains(&mtu), Some(contender.span()), || format!("mtu {mtu}: from 1200 to 9000"))?;
     }
@@ -209,6 +221,9 @@ fn check_path(path: &PathPlan) -> Result<(), String> {
         if queue.codel && queue.mark_after.is_some() {
             return Err("queue: codel, or mark_after".into());
         }
+    }
+    if path.grants.is_some_and(|grants| !grants.get().is_zero() && !GRANTS.contains(&grants.get())) {
+        return Err("grants: from 1 ms to 10 s, or 0 s for none".into());
     }
     if let Some(handovers) = path.handovers
         && !(0.0..=600.0).contains(&handovers.per_minute)

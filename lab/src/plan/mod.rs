@@ -10,6 +10,7 @@ mod sweep;
 mod traffic;
 mod units;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub use traffic::{
     ActionKind, ActionPlan, ChangePlan, ContenderKind, ContenderPlan, OutagePlan, PathChange, Reconnect, TrafficKind,
     TrafficPlan, VideoTraffic,
 };
-pub use units::{Rate, Share, Size, Time};
+pub use units::{Drift, Rate, Share, Size, Time};
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -56,6 +57,8 @@ pub struct Plan {
     /// Names of the two ends.
     #[serde(default = "air_and_ground")]
     pub nodes: [String; 2],
+    /// How fast a node's clock runs, as this product's sessions have it, in virtual time.
+    pub clocks: Option<Spanned<BTreeMap<String, Drift>>>,
     /// The links between them, in order of preference; up is from the first node to the second.
     #[serde(rename = "link")]
     pub links: Vec<Spanned<LinkPlan>>,
@@ -134,6 +137,11 @@ impl Plan {
     /// Length of a run.
     pub fn duration(&self) -> Duration {
         self.lasts.get()
+    }
+
+    /// How much faster than true the clock of node 0 or 1 runs.
+    pub fn drift(&self, node: usize) -> Drift {
+        self.clocks.as_ref().and_then(|clocks| clocks.get_ref().get(&self.nodes[node])).copied().unwrap_or_default()
     }
 
     /// Whether it has programs of its own.

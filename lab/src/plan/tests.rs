@@ -85,12 +85,27 @@ fn errors_name_the_file_the_line_and_the_reason() {
         ("link = \"lte\"", "link = \"5g\"", 29, "no link '5g'"),
         ("max = 47.5", "", 34, "neither max nor min"),
         ("lasts = \"10 s\"", "lasts = \"0 s\"", 1, "needs some time"),
+        ("down = {", "down = { grants = \"0.5 ms\",", 5, "grants: from 1 ms to 10 s"),
+        ("seed = 7", "clocks = { sea = \"200 ppm\" }", 3, "clocks: there is no node 'sea'"),
+        ("seed = 7", "clocks = { air = \"200\" }", 3, "'200' is no drift"),
+        ("seed = 7", "clocks = { air = \"-2000 ppm\" }", 3, "too large"),
     ] {
         let error = error(from, to);
         assert!(error.starts_with(&format!("plans/example.toml:{line}: ")) && error.contains(reason), "{to}: {error}");
     }
     let error = load(Path::new("/nonexistent/plan.toml")).unwrap_err().to_string();
     assert!(error.starts_with("cannot read the plan /nonexistent/plan.toml"), "{error}");
+}
+
+#[test]
+fn grants_and_clocks_are_read_and_who_knows_the_link_has_true_clocks() {
+    let text = PLAN.replace("down = {", "down = { grants = \"25 ms\",");
+    let text = text.replace("seed = 7", "clocks = { ground = \"-200 ppm\" }");
+    let plan = read(&text).unwrap().remove(0).1;
+    assert_eq!(plan.links[0].get_ref().paths()[1].grants, Some("25 ms".parse().unwrap()));
+    assert_eq!([plan.drift(0), plan.drift(1)].map(Drift::ppb), [0, -200_000]);
+    let oracle = text.replace("kind = \"aquila\"", "kind = \"aquila\"\ncontroller = \"oracle\"");
+    assert!(read(&oracle).unwrap_err().to_string().contains("goes by the true time"));
 }
 
 #[test]

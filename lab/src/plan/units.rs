@@ -19,6 +19,10 @@ pub struct Rate(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(usize);
 
+/// How much faster than true a clock runs, such as `"200 ppm"` or `"-200 ppm"`, up to 1000 ppm either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Drift(i64);
+
 /// A number from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Share(f64);
@@ -45,6 +49,13 @@ impl Rate {
 impl Size {
     /// Bytes.
     pub const fn bytes(self) -> usize {
+        self.0
+    }
+}
+
+impl Drift {
+    /// Nanoseconds in a second.
+    pub const fn ppb(self) -> i64 {
         self.0
     }
 }
@@ -145,6 +156,20 @@ impl FromStr for Size {
     }
 }
 
+impl FromStr for Drift {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, unit) = split(text);
+        if unit != "ppm" {
+            return Err(format!("'{text}' is no drift: write for example \"200 ppm\" or \"-200 ppm\""));
+        }
+        let (sign, number) = number.strip_prefix('-').map_or((1, number), |number| (-1, number));
+        let ppb = bounded(text, scaled(number, 1_000), 1_000_000, "\"200 ppm\" or \"-200 ppm\"")?;
+        Ok(Self(sign * ppb as i64))
+    }
+}
+
 macro_rules! from_text {
     ($type:ty, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -167,6 +192,7 @@ macro_rules! from_text {
 
 from_text!(Time, "a time such as \"30 ms\"");
 from_text!(Rate, "a rate such as \"4 Mbit/s\"");
+from_text!(Drift, "a drift such as \"200 ppm\"");
 from_text!(Size, "a size such as \"60 kB\"");
 
 impl<'de> Deserialize<'de> for Share {
@@ -194,6 +220,8 @@ mod tests {
         assert_eq!("0.1 Mbit/s".parse(), Ok(Rate(100_000)));
         assert_eq!(".5 kB".parse(), Ok(Size(500)));
         assert_eq!("0 bit/s".parse(), Ok(Rate(0)));
+        assert_eq!("200 ppm".parse(), Ok(Drift(200_000)));
+        assert_eq!("-0.5 ppm".parse(), Ok(Drift(-500)));
     }
 
     #[test]
@@ -206,6 +234,9 @@ mod tests {
         for text in ["4 MB", "4 mbit/s", "101 Gbit/s", "0.5 bit/s", "inf Mbit/s"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }
+        for text in ["200", "ppm", "--2 ppm", "1001 ppm", "-1001 ppm", "1 ppb", "0.0001 ppm"] {
+            assert!(text.parse::<Drift>().is_err(), "{text}");
+        }
         assert!("2 GB".parse::<Size>().is_err() && "0.3 B".parse::<Size>().is_err());
     }
 
@@ -215,6 +246,7 @@ mod tests {
             let _ = text.parse::<Time>();
             let _ = text.parse::<Rate>();
             let _ = text.parse::<Size>();
+            let _ = text.parse::<Drift>();
         }
     }
 }

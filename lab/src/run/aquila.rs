@@ -11,6 +11,7 @@ use aquila_proto::quic::EcnCodepoint;
 use aquila_proto::{Bitrate, Event, Output as SessionOutput, Side};
 use bytes::BytesMut;
 
+use super::clock::Clock;
 use super::contender::{Contender, Content, Outgoing, Output, Wanted, Wire};
 use super::oracle::{Knowing, Truth};
 use crate::ends::{End, EndConfig, Stored};
@@ -23,6 +24,8 @@ const GROUND: &str = "203.0.113.1:9400";
 /// The contender.
 pub struct Aquila {
     ends: [End; 2],
+    /// What the ends take for the time.
+    clocks: [Clock; 2],
     reconnect: Reconnect,
     /// Of the aircraft.
     config: EndConfig,
@@ -79,6 +82,7 @@ impl Aquila {
         };
         let mut contender = Self {
             ends: [end(Side::Air)?, end(Side::Ground)?],
+            clocks: [0, 1].map(|node| Clock::new(start, plan.drift(node))),
             reconnect: contender.reconnect,
             config,
             knowing,
@@ -113,8 +117,8 @@ impl Aquila {
     }
 
     fn connect(&mut self, now: Instant) {
-        let remote = self.address_of(1);
-        if let Err(error) = self.ends[0].session.connect(now, remote) {
+        let (remote, shown) = (self.address_of(1), self.clocks[0].shown(now));
+        if let Err(error) = self.ends[0].session.connect(shown, remote) {
             self.note(0, format!("cannot connect: {error}"));
         }
         self.drain(now, 0);
@@ -157,19 +161,20 @@ impl Aquila {
             left = left.saturating_sub(len);
             let rtp = frames::h264(self.rtp_seq, message.number, len, left == 0, recovery);
             self.rtp_seq = self.rtp_seq.wrapping_add(1);
-            self.ends[message.node].session.send_video(now, camera, &rtp);
+            let shown = self.clocks[message.node].shown(now);
+            self.ends[message.node].session.send_video(shown, camera, &rtp);
             self.drain(now, message.node);
         }
     }
 
     fn drain(&mut self, now: Instant, node: usize) {
-        let from = self.address_of(node);
+        let (from, clock) = (self.address_of(node), self.clocks[node]);
         let mut events = Vec::new();
         loop {
             let end = &mut self.ends[node];
-            match end.session.poll_output(now) {
+            match end.session.poll_output(clock.shown(now)) {
                 SessionOutput::Timeout(at) => {
-                    end.deadline = at;
+                    end.deadline = clock.when(at);
                     break;
                 }
                 SessionOutput::Transmit(transmit, data) => {
@@ -209,8 +214,8 @@ impl Aquila {
             Event::Disconnected(reason) => self.note(node, format!("disconnected: {reason}")),
             Event::PeerMoved { .. } => self.note(node, "the other side's address changed".to_owned()),
             Event::AddressWanted if node == 0 => {
-                let remote = self.address_of(1);
-                if let Err(error) = self.ends[0].session.reconnect(now, remote) {
+                let (remote, shown) = (self.address_of(1), self.clocks[0].shown(now));
+                if let Err(error) = self.ends[0].session.reconnect(shown, remote) {
                     self.note(0, format!("cannot connect: {error}"));
                 }
                 self.drain(now, 0);
@@ -245,7 +250,7 @@ impl Contender for Aquila {
             }
         };
         self.remember(node, key, &message);
-        self.ends[node].session.send_mavlink(now, &frame);
+        self.ends[node].session.send_mavlink(self.clocks[node].shown(now), &frame);
         self.drain(now, node);
     }
 
@@ -255,14 +260,15 @@ impl Contender for Aquila {
             return;
         }
         let ecn = EcnCodepoint::from_bits(ecn.bits());
-        self.ends[node].session.handle_datagram(now, now, from, None, ecn, data);
+        let shown = self.clocks[node].shown(now);
+        self.ends[node].session.handle_datagram(shown, shown, from, None, ecn, data);
         self.drain(now, node);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         for node in 0..2 {
             if self.ends[node].deadline <= now {
-                self.ends[node].session.handle_timeout(now);
+                self.ends[node].session.handle_timeout(self.clocks[node].shown(now));
                 self.drain(now, node);
             }
         }
@@ -282,7 +288,7 @@ impl Contender for Aquila {
 
     fn on_link_up(&mut self, now: Instant) {
         for node in 0..2 {
-            self.ends[node].session.network_changed(now);
+            self.ends[node].session.network_changed(self.clocks[node].shown(now));
             self.drain(now, node);
         }
     }
@@ -293,10 +299,11 @@ impl Contender for Aquila {
         if self.reconnect == Reconnect::Keep {
             return;
         }
+        let shown = self.clocks[0].shown(now);
         let air = &mut self.ends[0];
         let mut stored = air.take_stored();
         stored.resumption = stored.resumption.filter(|_| self.reconnect == Reconnect::Resume);
-        match End::new(self.config, air.life + 1, stored, now, now - self.start) {
+        match End::new(self.config, air.life + 1, stored, shown, shown - self.start) {
             Ok(end) => {
                 self.ends[0] = end;
                 self.tell();
@@ -311,7 +318,8 @@ impl Contender for Aquila {
     }
 
     fn next_frame(&mut self, now: Instant, node: usize) -> Wanted {
-        let asked = if self.asks { self.ends[node].session.next_frame(now) } else { self.target };
+        let shown = self.clocks[node].shown(now);
+        let asked = if self.asks { self.ends[node].session.next_frame(shown) } else { self.target };
         match asked {
             Some(rate) => Wanted { rate, skip: false, recovery: std::mem::take(&mut self.recovery) },
             None => Wanted { skip: self.asks, ..Wanted::default() },

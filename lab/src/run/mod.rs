@@ -2,6 +2,7 @@
 
 mod aquila;
 pub mod camera;
+mod clock;
 mod contender;
 mod datagrams;
 pub mod oracle;

@@ -91,6 +91,7 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
         ContenderKind::Aquila if contender.oracle().is_some() => {
             Err("nobody knows a link ahead of time when it is live")
         }
+        ContenderKind::Aquila if plan.clocks.is_some() => Err("both ends have this machine's clock when it is live"),
         ContenderKind::Aquila if video_to_air => Err("its video goes from the first node to the second only"),
         ContenderKind::Programs if sends(|kind| !matches!(kind, TrafficKind::Datagrams(_))) => {
             Err("programs carry nothing but their own: the plan's traffic may be datagrams only")
