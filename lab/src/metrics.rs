@@ -73,8 +73,9 @@ impl Metrics {
             let judged =
                 || flows.iter().flat_map(|flow| &flow.messages).filter(|message| judged_span.contains(&message.sent));
             // A flow that does not last all the time has a rate while it does.
-            let of_plan = plan.traffic().into_iter().find(|traffic| traffic.name() == flow.name);
-            let from = of_plan.map_or(Duration::ZERO, |traffic| traffic.at.get()).max(judged_span.start);
+            let of_plan = plan.traffic_of(&flow.name);
+            let from = of_plan.map_or(Duration::ZERO, |(_, at)| at.get()).max(judged_span.start);
+            let of_plan = of_plan.map(|(traffic, _)| traffic);
             let to = of_plan.and_then(|traffic| traffic.until).map_or(judged_span.end, |until| until.get());
             let span_s = to.min(judged_span.end).saturating_sub(from).as_secs_f64();
             let (sent, arrived) = (judged().count(), judged().filter(|message| message.times > 0).count());
@@ -165,6 +166,16 @@ impl Metrics {
                 let capacity = sum(&|sample| sample.capacity_bps.unwrap_or_default() * step);
                 self.set(format!("{prefix}.capacity_mbps"), capacity / (samples.len() as f64 * step) / 1e6);
                 self.set(format!("{prefix}.use"), delivered / capacity);
+                for (number, share) in series.shares.iter().enumerate() {
+                    let same = runs.iter().flat_map(|run| &run.links);
+                    let same = same.filter(|other| other.link == series.link && other.direction == series.direction);
+                    let bytes: u64 = same
+                        .flat_map(|other| other.samples.iter().zip(&other.shares[number].delivered))
+                        .filter(|(sample, _)| sample.at_s > warm_up)
+                        .map(|(_, bytes)| *bytes)
+                        .sum();
+                    self.set(format!("{prefix}.share.{}", share.name), bytes as f64 * 8.0 / capacity);
+                }
             }
             self.set(format!("{prefix}.delivered_mbps"), delivered / (samples.len() as f64 * step) / 1e6);
             let waits = samples.iter().map(|sample| sample.queue_ms).filter(|ms| *ms < UNKNOWN_MS);

@@ -48,6 +48,18 @@ pub struct LinkSeries {
     pub direction: usize,
     /// Every tenth of a second.
     pub samples: Vec<LinkSample>,
+    /// Who shares it, the contender first; empty if it is alone.
+    #[serde(skip)]
+    pub shares: Vec<LinkShare>,
+}
+
+/// What one of those on a link had of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LinkShare {
+    /// Who.
+    pub name: String,
+    /// Bytes that came out, in the same tenths of a second.
+    pub delivered: Vec<u64>,
 }
 
 /// A direction of a link in a tenth of a second.

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 18] = [
+const SHIPPED: [(&str, &str); 20] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -20,6 +20,8 @@ const SHIPPED: [(&str, &str); 18] = [
     ("floor", include_str!("../scenarios/floor.toml")),
     ("loss", include_str!("../scenarios/loss.toml")),
     ("way-back", include_str!("../scenarios/way-back.toml")),
+    ("beside-ours", include_str!("../scenarios/beside-ours.toml")),
+    ("beside-cubic", include_str!("../scenarios/beside-cubic.toml")),
     ("quality-s2", include_str!("../scenarios/quality-s2.toml")),
     ("quality-s3", include_str!("../scenarios/quality-s3.toml")),
     ("quality-s4", include_str!("../scenarios/quality-s4.toml")),

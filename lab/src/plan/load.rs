@@ -9,7 +9,10 @@ use aquila_emu::synth::Model;
 use aquila_proto::cc::CongestionConfig;
 use toml::Table;
 
-use super::{ActionKind, ActionPlan, LinkPlan, PathPlan, Plan, Time, TrafficKind, TrafficPlan, Variant};
+use super::{
+    ActionKind, ActionPlan, ContenderKind, ContenderPlan, LinkPlan, PathPlan, Plan, Time, TrafficKind, TrafficPlan,
+    Variant,
+};
 use crate::run::oracle::Oracle;
 
 /// Why a plan cannot be used.
@@ -52,6 +55,8 @@ const MAX_VARIANTS: usize = 1_000;
 const MAX_REPEATS: u32 = 10_000;
 /// Times between grants.
 const GRANTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+/// Others on the links of a contender.
+const MAX_COMPANY: usize = 16;
 /// Longest name of a network interface (IFNAMSIZ less its end).
 const MAX_NAME: usize = 15;
 
@@ -158,6 +163,9 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
         let mtu = contender.get_ref().mtu;
         require((1200..=9000).contains(&mtu), Some(contender.span()), || format!("mtu {mtu}: from 1200 to 9000"))?;
     }
+    for contender in &plan.contenders {
+        check_company(plan, contender.get_ref())?;
+    }
     let mut names = BTreeSet::new();
     for traffic in &plan.traffic {
         check_traffic(plan, traffic.get_ref()).map_err(|message| (Some(traffic.span()), message))?;
@@ -229,6 +237,38 @@ fn check_path(path: &PathPlan) -> Result<(), String> {
         && !(0.0..=600.0).contains(&handovers.per_minute)
     {
         return Err(format!("handovers: {} a minute are not from 0 to 600", handovers.per_minute));
+    }
+    Ok(())
+}
+
+fn check_company(plan: &Plan, contender: &ContenderPlan) -> Result<(), Wrong> {
+    let mut names = BTreeSet::from([contender.name()]);
+    for company in &contender.beside {
+        let (span, company) = (Some(company.span()), company.get_ref());
+        let name = company.name();
+        let is_known = matches!(company.kind, ContenderKind::Aquila | ContenderKind::Tcp | ContenderKind::TcpReno);
+        require(is_known, span.clone(), || "beside: aquila, tcp or tcp-reno".into())?;
+        let alone = contender.oracle().is_some() || crate::run::is_possible(contender).is_err();
+        require(!alone, span.clone(), || format!("beside: {} is alone on the link", contender.name()))?;
+        require(is_name(name) && names.insert(name), span.clone(), || {
+            format!("beside: company needs names without dots, different from each other and the contender's: '{name}'")
+        })?;
+        require(contender.beside.len() <= MAX_COMPANY, span.clone(), || format!("beside: up to {MAX_COMPANY}"))?;
+        require(company.at.get() < plan.duration(), span.clone(), || "beside: the run is over by then".into())?;
+        let from = company.from.as_ref();
+        require(from.is_none_or(|from| plan.nodes.contains(from)), span.clone(), || {
+            format!("beside: there is no node '{}'", from.map_or("", String::as_str))
+        })?;
+        require(from.is_none() || !company.is_session(), span.clone(), || {
+            "beside: from is for a transfer; a session sends what the plan's traffic says".into()
+        })?;
+        let same = plan
+            .traffic()
+            .into_iter()
+            .find(|own| plan.traffic().iter().any(|of| company.flow(of.name()) == own.name()));
+        require(same.is_none(), span, || {
+            format!("beside: '{}' would be a flow of two", same.map_or("", |traffic| traffic.name()))
+        })?;
     }
     Ok(())
 }

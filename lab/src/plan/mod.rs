@@ -21,8 +21,8 @@ pub use load::{PlanError, load, parse};
 pub use programs::{ProgramPlan, RunPlan};
 pub use sweep::{SweepPlan, Variant};
 pub use traffic::{
-    ActionKind, ActionPlan, ChangePlan, ContenderKind, ContenderPlan, OutagePlan, PathChange, Reconnect, TrafficKind,
-    TrafficPlan, VideoTraffic,
+    ActionKind, ActionPlan, ChangePlan, CompanyPlan, ContenderKind, ContenderPlan, OutagePlan, PathChange, Reconnect,
+    TrafficKind, TrafficPlan, VideoTraffic,
 };
 pub use units::{Drift, Rate, Share, Size, Time};
 
@@ -142,6 +142,23 @@ impl Plan {
     /// How much faster than true the clock of node 0 or 1 runs.
     pub fn drift(&self, node: usize) -> Drift {
         self.clocks.as_ref().and_then(|clocks| clocks.get_ref().get(&self.nodes[node])).copied().unwrap_or_default()
+    }
+
+    /// Of a flow that a contender's company sends: its traffic, and when the company comes.
+    fn of_company(&self, flow: &str) -> Option<(&TrafficPlan, Time)> {
+        let company = self.contenders.iter().flat_map(|contender| &contender.get_ref().beside);
+        company.map(Spanned::get_ref).filter(|company| company.is_session()).find_map(|company| {
+            let traffic = self.traffic.iter().map(Spanned::get_ref);
+            let of = traffic.into_iter().find(|traffic| company.flow(traffic.name()) == flow);
+            Some((of?, company.at))
+        })
+    }
+
+    /// The traffic that a flow of that name is, and when it begins.
+    pub fn traffic_of(&self, flow: &str) -> Option<(&TrafficPlan, Time)> {
+        let own = self.traffic.iter().map(Spanned::get_ref).find(|traffic| traffic.name() == flow);
+        let own = own.map(|traffic| (traffic, traffic.at));
+        own.or_else(|| self.of_company(flow).map(|(traffic, at)| (traffic, traffic.at.max(at))))
     }
 
     /// Whether it has programs of its own.

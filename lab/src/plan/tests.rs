@@ -109,6 +109,32 @@ fn grants_and_clocks_are_read_and_who_knows_the_link_has_true_clocks() {
 }
 
 #[test]
+fn company_is_checked() {
+    let with =
+        |beside: &str| read(&PLAN.replace("name = \"hybrid\"", &format!("name = \"hybrid\"\nbeside = [{beside}]")));
+    let plan = with("{ kind = \"aquila\", at = \"3 s\" }, { kind = \"tcp\", from = \"ground\" }").unwrap().remove(0).1;
+    assert_eq!(plan.contenders[1].get_ref().beside.len(), 2);
+    let (traffic, begins) = plan.traffic_of("aquila-video").unwrap();
+    assert_eq!((traffic.name(), begins.get()), ("video", Duration::from_secs(3)));
+    assert!(plan.traffic_of("tcp-video").is_none() && plan.traffic_of("video").is_some());
+    for (beside, reason) in [
+        ("{ kind = \"udp\" }", "beside: aquila, tcp or tcp-reno"),
+        ("{ kind = \"tcp\", name = \"hybrid\" }", "different from each other and the contender's: 'hybrid'"),
+        ("{ kind = \"tcp\" }, { kind = \"tcp\" }", "different from each other and the contender's: 'tcp'"),
+        ("{ kind = \"tcp\", name = \"a.b\" }", "without dots"),
+        ("{ kind = \"tcp\", at = \"10 s\" }", "over by then"),
+        ("{ kind = \"tcp\", from = \"sea\" }", "no node 'sea'"),
+        ("{ kind = \"aquila\", from = \"air\" }", "from is for a transfer"),
+        ("{ kind = \"tcp\", until = \"9 s\" }", "unknown field"),
+    ] {
+        let error = with(beside).unwrap_err().to_string();
+        assert!(error.starts_with("plans/example.toml:16: ") && error.contains(reason), "{beside}: {error}");
+    }
+    let alone = PLAN.replace("kind = \"tcp\"", "kind = \"mptcp\"\nbeside = [{ kind = \"tcp\" }]");
+    assert!(read(&alone).unwrap_err().to_string().contains("hybrid is alone on the link"));
+}
+
+#[test]
 fn programs_are_checked_before_anything_runs() {
     let with = |program: &str| read(&format!("{PLAN}\n{program}\n"));
     let process = "[[process]]\nnode = \"air\"\nrun = \"/usr/bin/iperf -s\"";

@@ -28,6 +28,24 @@ pub struct ContenderPlan {
     /// Of this product: the congestion controller, `fpv2` if nothing is said; in virtual time also `oracle` and
     /// `late-oracle`, which know the link.
     pub controller: Option<Spanned<String>>,
+    /// Who else is on the links meanwhile, in virtual time.
+    #[serde(default)]
+    pub beside: Vec<Spanned<CompanyPlan>>,
+}
+
+/// Somebody else on the links, whom nobody judges.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompanyPlan {
+    /// Its name in metrics; that of its kind if there is none.
+    pub name: Option<String>,
+    /// `aquila`: another session, whose ends send what the plan's do. `tcp` and `tcp-reno`: a transfer without end.
+    pub kind: ContenderKind,
+    /// When it comes.
+    #[serde(default)]
+    pub at: Time,
+    /// Of a transfer: the node that sends, the first if nothing is said.
+    pub from: Option<String>,
 }
 
 /// What carries the traffic.
@@ -283,6 +301,29 @@ impl ContenderPlan {
     /// Its name in metrics.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.kind.name())
+    }
+}
+
+impl CompanyPlan {
+    /// Its name in metrics.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.kind.name())
+    }
+
+    /// Whether it sends what the plan's applications send.
+    pub fn is_session(&self) -> bool {
+        self.kind == ContenderKind::Aquila
+    }
+
+    /// Name of a flow of the plan as it has it.
+    pub fn flow(&self, traffic: &str) -> String {
+        format!("{}-{traffic}", self.name())
+    }
+
+    /// The same as a contender.
+    pub fn contender(&self) -> ContenderPlan {
+        let (name, kind) = (Some(self.name().to_owned()), self.kind);
+        ContenderPlan { name, kind, reconnect: Reconnect::Keep, mtu: mtu(), controller: None, beside: Vec::new() }
     }
 }
 

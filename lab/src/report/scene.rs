@@ -51,8 +51,7 @@ impl<'a> Scene<'a> {
 
     /// Class of a flow, by its name in the plan.
     pub fn class_of(&self, flow: &Flow) -> usize {
-        let named = self.plan.traffic().into_iter().find(|traffic| traffic.name() == flow.name);
-        match named.map(|traffic| traffic.kind()) {
+        match self.plan.traffic_of(&flow.name).map(|(traffic, _)| traffic.kind()) {
             Some(Ok(TrafficKind::Parameters(_))) => 1,
             Some(Ok(TrafficKind::Video(_))) => 2,
             Some(Ok(TrafficKind::Datagrams(_))) => 3,

@@ -19,7 +19,8 @@ use crate::frames;
 use crate::pair::IP_UDP;
 use crate::plan::{ContenderPlan, Plan, Reconnect, TrafficKind, TrafficPlan, VideoTraffic};
 
-const GROUND: &str = "203.0.113.1:9400";
+const GROUND: ([u8; 4], u16) = ([203, 0, 113, 1], 9_400);
+const AIR_PORT: u16 = 40_000;
 
 /// The contender.
 pub struct Aquila {
@@ -34,6 +35,8 @@ pub struct Aquila {
     start: Instant,
     /// The aircraft's address, which changes.
     address: u32,
+    /// Sessions at the same nodes have other ports.
+    ports: u16,
     /// Flows of video in order, for their numbers in a session.
     cameras: Vec<usize>,
     /// What was sent from a node, by its number among the commands, parameters or pictures of that node.
@@ -88,6 +91,7 @@ impl Aquila {
             knowing,
             start,
             address: 1,
+            ports: 0,
             cameras: Vec::new(),
             sent: [BTreeMap::new(), BTreeMap::new()],
             counts: [[0; 2]; 2],
@@ -101,6 +105,11 @@ impl Aquila {
         Ok(contender)
     }
 
+    /// The same with ports that are so much higher.
+    pub fn at_ports(self, ports: u16) -> Self {
+        Self { ports, ..self }
+    }
+
     /// The aircraft's session gets the controller that knows the link, if that is what the plan wants.
     fn tell(&mut self) {
         if let Some(knowing) = &self.knowing {
@@ -109,11 +118,11 @@ impl Aquila {
     }
 
     fn air_address(&self) -> SocketAddr {
-        SocketAddr::from(([198, 51, (self.address >> 8) as u8, self.address as u8], 40_000))
+        SocketAddr::from(([198, 51, (self.address >> 8) as u8, self.address as u8], AIR_PORT + self.ports))
     }
 
     fn address_of(&self, node: usize) -> SocketAddr {
-        if node == 0 { self.air_address() } else { GROUND.parse().expect("an address") }
+        if node == 0 { self.air_address() } else { SocketAddr::from((GROUND.0, GROUND.1 + self.ports)) }
     }
 
     fn connect(&mut self, now: Instant) {
@@ -317,7 +326,7 @@ impl Contender for Aquila {
         // It is told of the link and the address, or finds out by itself.
     }
 
-    fn next_frame(&mut self, now: Instant, node: usize) -> Wanted {
+    fn next_frame(&mut self, now: Instant, node: usize, _: usize) -> Wanted {
         let shown = self.clocks[node].shown(now);
         let asked = if self.asks { self.ends[node].session.next_frame(shown) } else { self.target };
         match asked {

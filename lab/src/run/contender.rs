@@ -70,6 +70,13 @@ pub enum Wire {
         /// The segment.
         segment: Segment,
     },
+    /// A packet of one of the contender's company.
+    Of {
+        /// Which of them, from 1.
+        party: usize,
+        /// The packet.
+        wire: Box<Wire>,
+    },
 }
 
 impl Payload for Wire {
@@ -77,6 +84,7 @@ impl Payload for Wire {
         match self {
             Self::Datagram { data, .. } => data,
             Self::Part { .. } | Self::Segment { .. } => &mut [],
+            Self::Of { wire, .. } => wire.bytes_mut(),
         }
     }
 }
@@ -153,8 +161,8 @@ pub trait Contender {
     fn before_reconnect(&mut self, _: Instant) {}
     /// The outage is over, and the plan wants it to reconnect, in its own way.
     fn reconnect(&mut self, now: Instant);
-    /// A frame of video is due from a node: what the encoder should make of it, if the contender has a say.
-    fn next_frame(&mut self, _now: Instant, _node: usize) -> Wanted {
+    /// A frame of a flow of video is due from a node: what the encoder should make of it, if the contender has a say.
+    fn next_frame(&mut self, _now: Instant, _node: usize, _flow: usize) -> Wanted {
         Wanted::default()
     }
 }

@@ -3,6 +3,7 @@
 mod aquila;
 pub mod camera;
 mod clock;
+mod company;
 mod contender;
 mod datagrams;
 pub mod oracle;
@@ -16,9 +17,12 @@ use aquila_emu::Direction;
 use crate::channels::ChannelError;
 use crate::plan::{ContenderKind, ContenderPlan, Plan};
 use crate::record::Run;
+use aquila::Aquila;
 use camera::FrameEncoder;
+use company::{Company, Party};
 use contender::Contender;
 use oracle::Truth;
+use tcp::Tcp;
 use world::World;
 
 /// Why a plan cannot be run in virtual time.
@@ -87,21 +91,37 @@ fn run_with<'a>(
     let start = origin();
     let wrong = |message: String| RunError::Contender { name: contender.name().to_owned(), message };
     let truth = contender.oracle().map(|_| Truth::of(plan, seed, start)).transpose()?;
-    let mut world = World::new(plan, seed, start, truth.clone())?;
+    let mut world = World::new(plan, contender, seed, start, truth.clone())?;
     if let Some(camera) = camera {
         world.film_with(camera);
     }
     let made: Box<dyn Contender> = match contender.kind {
-        ContenderKind::Aquila => Box::new(aquila::Aquila::new(contender, plan, truth, seed, start).map_err(wrong)?),
+        ContenderKind::Aquila => Box::new(Aquila::new(contender, plan, truth, seed, start).map_err(wrong)?),
         ContenderKind::Udp => Box::new(datagrams::Datagrams::default()),
-        ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls => {
-            Box::new(tcp::Tcp::new(contender, seed, start))
-        }
+        ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls => Box::new(Tcp::new(contender, seed, start)),
         ContenderKind::Mptcp | ContenderKind::TcpBbr | ContenderKind::Programs => {
             return Err(wrong(is_possible(contender).err().unwrap_or_default().to_owned()));
         }
     };
-    world.run(made, contender.name())
+    if contender.beside.is_empty() {
+        return world.run(made, contender.name());
+    }
+    let mut parties =
+        vec![Party { name: contender.name().to_owned(), contender: made, begins: start, is_there: false }];
+    for (number, beside) in (1..).zip(&contender.beside) {
+        let beside = beside.get_ref();
+        let (of_kind, name, begins) = (beside.contender(), beside.name().to_owned(), start + beside.at.get());
+        let seed = seed ^ crate::fnv::of(&name);
+        let contender: Box<dyn Contender> = if beside.is_session() {
+            Box::new(Aquila::new(&of_kind, plan, None, seed, begins).map_err(wrong)?.at_ports(number))
+        } else {
+            let from = beside.from.as_ref().and_then(|from| plan.nodes.iter().position(|node| node == from));
+            Box::new(Tcp::new(&of_kind, seed, begins).transferring(from.unwrap_or_default()))
+        };
+        parties.push(Party { name, contender, begins, is_there: false });
+    }
+    let company = Company::new(parties, world.parties());
+    world.run(Box::new(company), contender.name())
 }
 
 /// Any instant will do: only differences to it count. In the future, so that traces may have begun before it.

@@ -85,6 +85,8 @@ pub struct Tcp {
     /// When the application sees that the connection is dead.
     give_up: Option<Instant>,
     video: Datagrams,
+    /// The node that has something to send whenever there is room.
+    transfers: Option<usize>,
     output: VecDeque<Output>,
 }
 
@@ -146,8 +148,14 @@ impl Tcp {
             address: 0,
             give_up: None,
             video: Datagrams::default(),
+            transfers: None,
             output: VecDeque::new(),
         }
+    }
+
+    /// The same with a transfer without end from a node, which no message waits behind.
+    pub fn transferring(self, node: usize) -> Self {
+        Self { transfers: Some(node), ..self }
     }
 
     fn algorithm(&self) -> Box<dyn Algorithm> {
@@ -251,6 +259,11 @@ impl Tcp {
             socket.tcp.write(now, bytes);
             socket.written += bytes;
             stream.messages[node].push_back((socket.written, message));
+        }
+        if self.transfers == Some(node) {
+            let bytes = MAX_BUFFERED.saturating_sub(socket.tcp.buffered());
+            socket.tcp.write(now, bytes);
+            socket.written += bytes;
         }
     }
 }

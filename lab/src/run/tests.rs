@@ -83,3 +83,27 @@ fn the_log_of_the_reference_plan_is_what_it_was() {
     let hashes: Vec<String> = all(&plan).into_iter().map(|run| run.log_hash).collect();
     assert_eq!(hashes[1], "e2b655678b9a7802", "raw UDP: only the emulator can have changed it");
 }
+
+#[test]
+fn company_shares_the_link_from_when_it_comes() {
+    let text = PLAN.replace(
+        "kind = \"udp\"",
+        "kind = \"udp\"\nbeside = [{ kind = \"tcp\", at = \"15 s\" }, { kind = \"aquila\" }]",
+    );
+    let plan = plan(&text);
+    let contender = plan.contenders[1].get_ref();
+    let run = || run(&plan, contender, 1).unwrap();
+    let (first, second) = (run(), run());
+    assert_eq!(first.log_hash, second.log_hash);
+    let metrics = Metrics::of(&plan, std::slice::from_ref(&first));
+    let figure = |name: &str| metrics.get(&format!("udp.{name}")).unwrap();
+    let shares = ["udp", "tcp", "aquila"].map(|name| figure(&format!("link_lte.up.share.{name}")));
+    assert!(shares.iter().all(|share| *share > 0.01), "{shares:?}");
+    assert!((shares.iter().sum::<f64>() - figure("link_lte.up.use")).abs() < 1e-3, "{shares:?}");
+    assert_eq!([figure("aquila-commands.up.sent"), figure("commands.up.sent")], [280.0; 2]);
+    assert_eq!(figure("aquila-commands.up.lost_share"), 0.0);
+    // Nobody has heard of the transfer before it began.
+    let of_tcp = first.links[0].shares[1].delivered.iter().position(|bytes| *bytes > 0);
+    assert!(of_tcp.is_some_and(|tenth| (150..153).contains(&tenth)), "{of_tcp:?}");
+    assert!(first.events.iter().any(|event| event.text == "aquila: connected"));
+}

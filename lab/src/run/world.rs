@@ -16,8 +16,8 @@ use super::{RunError, direction_from};
 use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
 use crate::fnv::Fnv;
 use crate::pair::IP_UDP;
-use crate::plan::{Mode, Plan, TrafficKind, VideoTraffic};
-use crate::record::{Event, Flow, LinkSample, LinkSeries, Run};
+use crate::plan::{CompanyPlan, ContenderPlan, Mode, Plan, TrafficKind, VideoTraffic};
+use crate::record::{Event, Flow, LinkSample, LinkSeries, LinkShare, Run};
 use crate::timeline::{Entry, Step, timeline};
 
 /// A packet on a link.
@@ -37,6 +37,8 @@ impl Payload for InTransit {
 /// An application that sends.
 struct Source<'a> {
     flow: usize,
+    /// Who carries it: the contender, or one of its company, from 1.
+    party: usize,
     node: usize,
     kind: TrafficKind,
     /// Where datagrams go.
@@ -74,16 +76,28 @@ pub struct World<'a> {
     capture: Option<Capture>,
     /// What a contender that knows the link is told.
     truth: Option<Truth>,
+    /// Who else is on the links.
+    company: Vec<&'a CompanyPlan>,
 }
 
 impl<'a> World<'a> {
     /// With `truth`, encoders make exactly what they are asked for: who knows the link is not to be late for another reason.
-    pub fn new(plan: &'a Plan, seed: u64, start: Instant, truth: Option<Truth>) -> Result<Self, RunError> {
+    pub fn new(
+        plan: &'a Plan,
+        contender: &'a ContenderPlan,
+        seed: u64,
+        start: Instant,
+        truth: Option<Truth>,
+    ) -> Result<Self, RunError> {
         let channel = |link: &toml::Spanned<crate::plan::LinkPlan>| {
             Channel::new(link.get_ref(), &plan.folder, crate::channels::seed_of(link.get_ref(), seed), start)
         };
         let channels = plan.links.iter().map(channel).collect::<Result<Vec<_>, _>>()?;
         let rates = channels.iter().flat_map(|channel| DIRECTIONS.map(|direction| channel.look(direction).rate()));
+        let company: Vec<&CompanyPlan> = contender.beside.iter().map(toml::Spanned::get_ref).collect();
+        let names = std::iter::once(contender.name()).chain(company.iter().map(|company| company.name()));
+        let share = |name: &str| LinkShare { name: name.to_owned(), delivered: vec![0] };
+        let shares: Vec<LinkShare> = names.filter(|_| !company.is_empty()).map(share).collect();
         let mut world = Self {
             rates: rates.collect(),
             plan,
@@ -96,7 +110,13 @@ impl<'a> World<'a> {
                 .iter()
                 .flat_map(|link| {
                     let name = link.get_ref().name.get_ref().clone();
-                    [0, 1].map(|direction| LinkSeries { link: name.clone(), direction, samples: Vec::new() })
+                    let (samples, shares) = (Vec::new(), &shares);
+                    [0, 1].map(|direction| LinkSeries {
+                        link: name.clone(),
+                        direction,
+                        samples: samples.clone(),
+                        shares: shares.clone(),
+                    })
                 })
                 .collect(),
             before: vec![[0; 7]; channels.len() * 2],
@@ -111,26 +131,35 @@ impl<'a> World<'a> {
             hash: Fnv::default(),
             capture: None,
             truth,
+            company,
         };
-        world.add_sources();
+        world.add_sources(0, None);
+        for (number, company) in (1..).zip(world.company.clone()) {
+            if company.is_session() {
+                world.add_sources(number, Some(company));
+            }
+        }
         Ok(world)
     }
 
-    fn add_sources(&mut self) {
+    /// What the applications send by the contender, or by one of its company.
+    fn add_sources(&mut self, party: usize, company: Option<&CompanyPlan>) {
+        let from_then_on = company.map_or(Duration::ZERO, |company| company.at.get());
         for traffic in self.plan.traffic() {
             for node in 0..2 {
                 let from = traffic.from.get_ref();
                 let Ok(kind) = traffic.kind() else { continue };
-                if from != "both" && *from != self.plan.nodes[node] {
+                let is_beside = company.is_some() && traffic.datagrams.is_some();
+                if is_beside || from != "both" && *from != self.plan.nodes[node] {
                     continue;
                 }
                 self.flows.push(Flow {
-                    name: traffic.name().to_owned(),
+                    name: company.map_or_else(|| traffic.name().to_owned(), |company| company.flow(traffic.name())),
                     direction: node,
                     messages: Vec::new(),
                     skipped: Vec::new(),
                 });
-                let next = self.start + traffic.at.get() + kind.phase(self.seed, self.flows.len());
+                let next = self.start + traffic.at.get().max(from_then_on) + kind.phase(self.seed, self.flows.len());
                 let until = traffic.until.map_or(self.end, |until| self.start + until.get()).min(self.end);
                 let flow = self.flows.len() - 1;
                 let link = traffic.link.as_ref().and_then(|link| self.plan.link_number(link.get_ref())).unwrap_or(0);
@@ -141,9 +170,25 @@ impl<'a> World<'a> {
                     }
                     _ => None,
                 };
-                self.sources.push(Source { flow, node, kind, link, next, count: 0, began: next, until, encoder });
+                self.sources.push(Source {
+                    flow,
+                    party,
+                    node,
+                    kind,
+                    link,
+                    next,
+                    count: 0,
+                    began: next,
+                    until,
+                    encoder,
+                });
             }
         }
+    }
+
+    /// Who carries each flow.
+    pub fn parties(&self) -> Vec<usize> {
+        self.sources.iter().map(|source| source.party).collect()
     }
 
     /// Puts another encoder behind the first camera of the first node.
@@ -209,7 +254,7 @@ impl<'a> World<'a> {
                         let InTransit { generation, wire } = &delivered.packet.payload;
                         capture.on_arrived(node, link, &delivered, wire, node == 0 && *generation != self.generation);
                     }
-                    self.on_arrival(contender, node, delivered.packet);
+                    self.on_arrival(contender, node, link, delivered.packet);
                 }
             }
         }
@@ -257,14 +302,20 @@ impl<'a> World<'a> {
         }
     }
 
-    fn on_arrival(&mut self, contender: &mut dyn Contender, node: usize, packet: Packet<InTransit>) {
+    fn on_arrival(&mut self, contender: &mut dyn Contender, node: usize, link: usize, packet: Packet<InTransit>) {
         self.note(&[10 + node as u64, packet.bytes as u64]);
         let InTransit { generation, wire } = packet.payload;
+        let party = if let Wire::Of { party, .. } = &wire { *party } else { 0 };
+        let is_datagram = matches!(&wire, Wire::Part { flow, .. } if self.is_beside(*flow));
+        let share = self.series[link * 2 + 1 - node].shares.get_mut(party).filter(|_| !is_datagram);
+        if let Some(now) = share.and_then(|share| share.delivered.last_mut()) {
+            *now += packet.bytes as u64;
+        }
         if node == 0 && generation != self.generation {
             return; // It was sent to an address that is no longer the node's.
         }
         match wire {
-            Wire::Part { flow, number, .. } if self.is_beside(flow) => self.on_delivered(flow, number),
+            Wire::Part { flow, number, .. } if is_datagram => self.on_delivered(flow, number),
             wire => {
                 contender.receive(self.now, node, packet.ecn, wire);
                 self.drain(contender);
@@ -373,7 +424,7 @@ impl<'a> World<'a> {
 
     fn emit_frame(&mut self, contender: &mut dyn Contender, index: usize, video: VideoTraffic) {
         let Source { flow, node, count, .. } = self.sources[index];
-        let wanted = if video.follow { contender.next_frame(self.now, node) } else { Wanted::default() };
+        let wanted = if video.follow { contender.next_frame(self.now, node, flow) } else { Wanted::default() };
         self.drain(contender);
         let encoder = self.sources[index].encoder.as_mut().filter(|_| !(video.asks && wanted.skip));
         let encoded = encoder.and_then(|encoder| encoder.encode(count, wanted.rate, wanted.recovery));
@@ -463,6 +514,7 @@ impl<'a> World<'a> {
                 let by_trace =
                     (stats.opportunities > 0).then(|| opportunities as f64 * 12_000.0 / SERIES_STEP.as_secs_f64());
                 let queue = path.queue_delay(self.now);
+                self.series[slot].shares.iter_mut().for_each(|share| share.delivered.push(0));
                 self.series[slot].samples.push(LinkSample {
                     at_s,
                     capacity_bps: by_rate.or(by_trace),

@@ -48,6 +48,7 @@ impl<'a> Watch<'a> {
             link: plan.links[link].get_ref().name.get_ref().clone(),
             direction,
             samples: Vec::new(),
+            shares: Vec::new(),
         };
         let series = (0..links.len()).flat_map(|link| [of(link, 0), of(link, 1)]).collect();
         Self { plan, links, start: Arc::default(), series, capture }

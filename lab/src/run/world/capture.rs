@@ -152,6 +152,7 @@ fn ip_packet(packet: &mut Vec<u8>, link: usize, length: usize, ecn: Ecn, node: u
             ipv4(packet, length, ecn, PROTOCOL_TCP, address(node), address(1 - node));
             tcp(packet, length, 6000 + *connection as u16, segment);
         }
+        Wire::Of { wire, .. } => ip_packet(packet, link, length, ecn, node, wire),
     }
 }
 
