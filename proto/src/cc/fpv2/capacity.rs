@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::{Bitrate, ByteCount};
 
 /// Span of a measurement, and how far it reaches back for [`MIN_PAIRS`].
-const SPAN_US: u64 = 200_000;
+const SPAN_US: u64 = 250_000;
 const LONG_SPAN_US: u64 = 1_000_000;
 const MIN_PAIRS: usize = 8;
 /// Fewer say nothing.

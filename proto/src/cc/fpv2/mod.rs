@@ -54,7 +54,7 @@ impl Default for Fpv2Config {
             pacing_gain: 1.6,
             slack: Duration::from_millis(20),
             reserve: R_SAFE,
-            skip_above: Duration::from_millis(40),
+            skip_above: Duration::from_millis(36),
         }
     }
 }
