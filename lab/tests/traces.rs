@@ -67,7 +67,9 @@ fn the_picture_is_as_fresh_as_that_of_who_knows_the_link_40_ms_late() {
     };
     let mut traces: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     traces.sort();
-    println!("frame latency over propagation p50/p95/p99, age of the picture p95 in ms, use, shown; then the same of late-oracle");
+    println!(
+        "frame latency over propagation p50/p95/p99, age of the picture p95 in ms, use, shown; then the same of late-oracle"
+    );
     for trace in traces {
         let Some(length) = length_s(&trace).filter(|length| *length >= WINDOW_S) else { continue };
         let from: Vec<String> =
