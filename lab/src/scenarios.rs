@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 20] = [
+const SHIPPED: [(&str, &str); 21] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -19,6 +19,7 @@ const SHIPPED: [(&str, &str); 20] = [
     ("shifts", include_str!("../scenarios/shifts.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),
     ("loss", include_str!("../scenarios/loss.toml")),
+    ("loss-on-air", include_str!("../scenarios/loss-on-air.toml")),
     ("way-back", include_str!("../scenarios/way-back.toml")),
     ("beside-ours", include_str!("../scenarios/beside-ours.toml")),
     ("beside-cubic", include_str!("../scenarios/beside-cubic.toml")),

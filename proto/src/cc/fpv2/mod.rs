@@ -155,7 +155,9 @@ impl Fpv2 {
 
     /// Bytes that wait in the network: what is in flight beyond what the path holds.
     fn network_queue(&self, load: Load) -> u64 {
-        load.in_flight.saturating_sub(self.capacity.bytes_in(self.pipe() + FEEDBACK_SLACK)).0
+        // Some of it will never arrive.
+        let in_flight = ByteCount((load.in_flight.0 as f64 * self.reaction.arrives()) as u64);
+        in_flight.saturating_sub(self.capacity.bytes_in(self.pipe() + FEEDBACK_SLACK)).0
     }
 
     fn update_capacity(&mut self, now: Instant) {
@@ -322,7 +324,8 @@ impl Controller for Fpv2 {
         let share = utilisation * self.reaction.share();
         let queued = 8.0 * (self.network_queue(self.load) + self.load.queued.0) as f64 / horizon;
         let standing = (self.led_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
-        let rate = capacity * (share - STANDING_SHARE * standing / horizon) - queued;
+        // The capacity is that of what arrives.
+        let rate = (capacity * (share - STANDING_SHARE * standing / horizon) - queued) / self.reaction.arrives();
         Bitrate(rate.max(0.0) as u64) - reserve
     }
 

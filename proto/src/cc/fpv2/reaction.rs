@@ -8,6 +8,9 @@ const LONG_QUEUE: Duration = Duration::from_millis(60);
 const AT_LOSS: f64 = 0.9;
 /// Weight of a round trip's share of marks (RFC 8257 §3.3: 1/16).
 const MARKS_WEIGHT: f64 = 1.0 / 16.0;
+/// Weight of a round trip's share of random loss; a round trip that has lost more is no random one.
+const RANDOM_WEIGHT: f64 = 1.0 / 64.0;
+const MOST_RANDOM: f64 = 0.3;
 /// Marks are judged at most this often.
 const MARKS_EVERY: Duration = Duration::from_millis(25);
 
@@ -20,6 +23,8 @@ pub(super) struct Reaction {
     marked: u64,
     /// Smoothed share of marked packets.
     alpha: f64,
+    /// Smoothed share of packets that were lost though nothing was full.
+    random: f64,
     /// In the last round trip there were marks.
     marks: bool,
 }
@@ -42,7 +47,15 @@ impl Reaction {
         self.alpha += (marked - self.alpha) * MARKS_WEIGHT;
         self.marks = self.marked > 0;
         (self.arrived, self.lost, self.marked, self.since) = (0, 0, 0, Some(now));
+        if queue <= LONG_QUEUE && lost < MOST_RANDOM {
+            self.random += (lost - self.random) * RANDOM_WEIGHT;
+        }
         if lost > LOSS && queue > LONG_QUEUE { AT_LOSS } else { 1.0 }
+    }
+
+    /// Share of what is sent that random loss leaves.
+    pub fn arrives(&self) -> f64 {
+        1.0 - self.random
     }
 
     /// Share of the rate that marks leave (RFC 8257 §3.3: 1 - α/2).

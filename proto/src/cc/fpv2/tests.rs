@@ -165,3 +165,25 @@ fn marks_and_losses_behind_a_long_queue_lower_the_rate() {
 }
 
 const AT_LOSS_EXPECTED: f64 = 0.9;
+
+#[test]
+fn random_loss_is_made_up_for_and_an_outage_is_none() {
+    let mut reaction = Reaction::default();
+    let start = Instant::now();
+    let rtt = Duration::from_millis(40);
+    let mut round = |n: u32, lost: u32| {
+        (0..20).for_each(|packet| reaction.on_packet(packet >= lost, false));
+        reaction.poll(start + rtt * n, rtt, Duration::ZERO);
+        reaction.arrives()
+    };
+    for n in 0..300 {
+        round(n, 2);
+    }
+    assert!((round(300, 2) - 0.9).abs() < 0.005);
+    let before = round(301, 2);
+    assert!((round(302, 20) - before).abs() < 1e-9);
+    for n in 303..700 {
+        round(n, 0);
+    }
+    assert!(round(700, 0) > 0.995);
+}
