@@ -27,10 +27,19 @@ const MAX_RISE: Duration = Duration::from_millis(150);
 const SHOULD_HAVE: f64 = 0.5;
 const HAS: f64 = 0.3;
 
+/// Clocks drift apart by less than this, in µs a second, and so make the oldest base wrong by no more than this.
+const DRIFT_US: f64 = 500.0;
+const MAX_LIFT_US: f64 = 10_000.0;
+/// Where delays vary, the least of both ways seldom meet in one round trip.
+const LIFT_MARGIN_US: f64 = 3_000.0;
+
 /// One-way delays, by two clocks that need not agree.
 #[derive(Debug)]
 pub(super) struct Base {
     minimum: Minimum<i64>,
+    /// What the clocks have drifted since then, as far as round trips tell, and when that was looked at.
+    lift_us: f64,
+    lifted: Option<Instant>,
     last_large: Option<Instant>,
     /// (when, queue delay in µs), increasing in both: the front is the floor.
     recent: VecDeque<(Instant, i64)>,
@@ -54,6 +63,8 @@ impl Base {
     pub fn new() -> Self {
         Self {
             minimum: Minimum::new(MEMORY),
+            lift_us: 0.0,
+            lifted: None,
             last_large: None,
             recent: VecDeque::new(),
             test: None,
@@ -71,7 +82,7 @@ impl Base {
         if bytes < LARGE && without_large.is_some_and(|time| time < LARGE_MEMORY) {
             return None;
         }
-        let is_less = self.value().is_none_or(|base| delay_us < base);
+        let is_less = self.minimum.value().is_none_or(|base| delay_us < base);
         if bytes >= LARGE || is_less || without_large.is_none_or(|time| time >= LARGE_BASE) {
             self.minimum.update(now, delay_us);
         }
@@ -94,7 +105,18 @@ impl Base {
 
     /// Smallest (receive clock - send clock), µs.
     pub fn value(&self) -> Option<i64> {
-        self.minimum.value()
+        self.minimum.value().map(|least| least.saturating_add(self.lift_us as i64))
+    }
+
+    /// Both ways together cannot take less than the least round trip; if they seem to, the receiver's clock is the faster one,
+    /// and the base is of a time when it showed less. `back_us`: the least of feedback by both clocks.
+    pub fn on_round_trip(&mut self, now: Instant, rtt: Duration, back_us: i64) {
+        let Some(there_us) = self.minimum.value() else { return };
+        let elapsed = self.lifted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at)).as_secs_f64();
+        self.lifted = Some(now);
+        let missing_us = rtt.as_micros() as f64 - there_us.saturating_add(back_us) as f64;
+        self.lift_us =
+            (missing_us - LIFT_MARGIN_US).min(self.lift_us + DRIFT_US * elapsed.min(1.0)).clamp(0.0, MAX_LIFT_US);
     }
 
     /// Smallest delay over the base of late, µs.
@@ -147,6 +169,7 @@ impl Base {
         self.risen = Some((now, before + rise));
         let base = self.value()? + rise.as_micros() as i64;
         self.minimum.reset_to(now, base);
+        self.lift_us = 0.0;
         self.recent.clear();
         self.test = None;
         Some(rise)

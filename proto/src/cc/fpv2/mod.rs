@@ -72,6 +72,7 @@ const UPDATE: Duration = Duration::from_millis(33);
 const FEEDBACK_SLACK: Duration = Duration::from_millis(2);
 /// Feedback's own delay is the smallest of this long.
 const FEEDBACK_SPAN: Duration = Duration::from_millis(300);
+const LONG_FEEDBACK_SPAN: Duration = Duration::from_secs(10);
 /// Growth per update while nothing waits, to at most so many times what arrives and this more.
 const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.2;
@@ -104,6 +105,8 @@ pub struct Fpv2 {
     base: Base,
     /// (sender's clock when it was heard - receiver's clock when it arrived) of the newest packet of each report, µs.
     feedback_us: Minimum<i64>,
+    /// The same for longer.
+    least_feedback_us: Minimum<i64>,
     rtt: Minimum<Duration>,
     /// Queue that the newest packet met, and the newest first packet of a frame, µs.
     queue_us: i64,
@@ -130,6 +133,7 @@ impl Fpv2 {
             trains: Trains::default(),
             base: Base::new(),
             feedback_us: Minimum::new(FEEDBACK_SPAN),
+            least_feedback_us: Minimum::new(LONG_FEEDBACK_SPAN),
             rtt: Minimum::new(RTT_SPAN),
             queue_us: 0,
             led_us: 0,
@@ -200,6 +204,7 @@ impl Fpv2 {
         if self.base.test(now, self.sent_bytes, capacity, self.pipe(), told).is_some() {
             self.drain.on_base(now);
             self.trains.clear();
+            self.least_feedback_us = Minimum::new(LONG_FEEDBACK_SPAN);
             self.rtt = Minimum::new(RTT_SPAN);
             self.found = false;
             (self.queue_us, self.led_us) = (0, 0);
@@ -254,12 +259,17 @@ impl Controller for Fpv2 {
             }
         }
         let Some(newest) = newest else { return };
-        self.feedback_us.update(now, reports.now_us as i64 - newest as i64);
+        let back_us = reports.now_us as i64 - newest as i64;
+        self.feedback_us.update(now, back_us);
+        self.least_feedback_us.update(now, back_us);
         if self.stall.on_word() {
             self.trains.clear();
         }
         if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= UPDATE) {
             self.last_update = Some(now);
+            if let Some((rtt, back_us)) = self.rtt.value().zip(self.least_feedback_us.value()) {
+                self.base.on_round_trip(now, rtt, back_us);
+            }
             self.update_capacity(now);
             self.test_base(now);
         }
@@ -281,6 +291,7 @@ impl Controller for Fpv2 {
         self.base.reset();
         self.trains.clear();
         self.feedback_us = Minimum::new(FEEDBACK_SPAN);
+        self.least_feedback_us = Minimum::new(LONG_FEEDBACK_SPAN);
         self.rtt = Minimum::new(RTT_SPAN);
         self.found = false;
         self.stall = Stall::default();

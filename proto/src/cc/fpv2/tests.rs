@@ -187,3 +187,25 @@ fn random_loss_is_made_up_for_and_an_outage_is_none() {
     }
     assert!(round(700, 0) > 0.995);
 }
+
+#[test]
+fn a_receivers_clock_that_runs_faster_is_no_queue() {
+    let (mut base, mut deaf) = (Base::new(), Base::new());
+    let start = Instant::now();
+    let (mut drifted, mut without) = (0, 0);
+    for n in 0..400u32 {
+        let now = start + Duration::from_millis(50) * n;
+        // 400 ppm: 20 µs in 50 ms. 30 ms there and 30 back, of which a heartbeat takes 1 ms less.
+        let offset = 5_000_000 + 20 * i64::from(n);
+        let rtt = Duration::from_millis(59);
+        base.on_round_trip(now, rtt, 30_000 - offset);
+        drifted = base.on_delay(now, 30_000 + offset, 1200).unwrap();
+        without = deaf.on_delay(now, 30_000 + offset, 1200).unwrap();
+    }
+    assert!(drifted < 4_500 && without > 7_500, "{drifted} {without}");
+    // A way back that has become shorter lifts it slowly, and a longer one ends that.
+    base.on_round_trip(start + Duration::from_millis(20_010), Duration::from_secs(5), 0);
+    assert!(base.value().unwrap() - deaf.value().unwrap() <= 10_000);
+    base.on_round_trip(start + Duration::from_millis(20_020), Duration::ZERO, 0);
+    assert_eq!(base.value(), deaf.value());
+}
