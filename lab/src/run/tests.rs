@@ -90,6 +90,8 @@ fn company_shares_the_link_from_when_it_comes() {
         "kind = \"udp\"",
         "kind = \"udp\"\nbeside = [{ kind = \"tcp\", at = \"15 s\" }, { kind = \"aquila\" }]",
     );
+    // Raw UDP leaves the others room.
+    let text = text.replace("8 Mbit/s", "1 Mbit/s");
     let plan = plan(&text);
     let contender = plan.contenders[1].get_ref();
     let run = || run(&plan, contender, 1).unwrap();
@@ -98,7 +100,7 @@ fn company_shares_the_link_from_when_it_comes() {
     let metrics = Metrics::of(&plan, std::slice::from_ref(&first));
     let figure = |name: &str| metrics.get(&format!("udp.{name}")).unwrap();
     let shares = ["udp", "tcp", "aquila"].map(|name| figure(&format!("link_lte.up.share.{name}")));
-    assert!(shares.iter().all(|share| *share > 0.01), "{shares:?}");
+    assert!(shares.iter().all(|share| *share > 0.05), "{shares:?}");
     assert!((shares.iter().sum::<f64>() - figure("link_lte.up.use")).abs() < 1e-3, "{shares:?}");
     assert_eq!([figure("aquila-commands.up.sent"), figure("commands.up.sent")], [280.0; 2]);
     assert_eq!(figure("aquila-commands.up.lost_share"), 0.0);
