@@ -76,15 +76,16 @@ const LONG_FEEDBACK_SPAN: Duration = Duration::from_secs(10);
 /// Growth per update while nothing waits, to at most so many times what arrives and this more.
 const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.2;
-const FIRST_PACING_GAIN: f64 = 2.0;
 const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
+/// In place of the pacing gain until the link has been found.
+const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
 const STANDING: Duration = Duration::from_millis(3);
 const STANDING_SHARE: f64 = 0.7;
 /// The window's slack while a source sends without asking, and keeps it full.
 const SLACK_IF_SATURATED: Duration = Duration::from_millis(12);
-/// A packet that takes longer is not sent in advance.
+/// The window has room for a packet more, or for what the link takes in this long.
 const PACKET: Duration = Duration::from_millis(20);
 /// Bounds of the capacity.
 const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
