@@ -217,7 +217,7 @@ fn zero_rtt_command_arrives_one_propagation_after_connect() {
     }
 }
 
-/// Commands that come ten times as often as R_safe provides for, beside a camera that asks for more than there is, take the
+/// Commands that take fifteen times what R_safe provides for, beside a camera that asks for more than there is, take the
 /// place of video: they spend the reserve, and what is beyond it is charged to the gate.
 #[test]
 fn a_flood_of_commands_is_paid_for_by_video() {
