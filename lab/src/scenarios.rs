@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 21] = [
+const SHIPPED: [(&str, &str); 22] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -18,6 +18,7 @@ const SHIPPED: [(&str, &str); 21] = [
     ("blackouts", include_str!("../scenarios/blackouts.toml")),
     ("shifts", include_str!("../scenarios/shifts.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),
+    ("start", include_str!("../scenarios/start.toml")),
     ("loss", include_str!("../scenarios/loss.toml")),
     ("loss-on-air", include_str!("../scenarios/loss-on-air.toml")),
     ("way-back", include_str!("../scenarios/way-back.toml")),

@@ -61,6 +61,7 @@ pub(super) enum Verdict {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
+    sent_us: u64,
     arrived_us: u64,
     bytes: u64,
     /// Since the arrival before it, if the link had something to do all the time.
@@ -104,6 +105,7 @@ impl Trains {
             self.samples.pop_front();
         }
         self.samples.push_back(Sample {
+            sent_us,
             arrived_us,
             bytes,
             busy,
@@ -114,29 +116,36 @@ impl Trains {
     }
 
     /// What the arrivals up to now say; `None` if they say nothing. `in_doubt`: it is being found out whether the path has
-    /// become longer.
-    pub fn verdict(&mut self, in_doubt: bool) -> Option<Verdict> {
-        let newest = self.last?.1;
+    /// become longer. `since_us`: packets that left earlier say little, for a while, since they left at another pace.
+    pub fn verdict(&mut self, in_doubt: bool, since_us: Option<u64>) -> Option<Verdict> {
+        let (newest_sent, newest) = self.last?;
         while self.samples.front().is_some_and(|sample| sample.arrived_us + LONG_SPAN_US < newest) {
             self.samples.pop_front();
         }
         if self.samples.len() < LEAST_PAIRS {
             return None;
         }
-        self.judge(newest, false).or_else(|| {
+        if let Some(since_us) = since_us {
+            let verdict = self.judge(newest, false, since_us);
+            if verdict.is_some() || newest_sent < since_us + SPAN_US {
+                return verdict;
+            }
+        }
+        self.judge(newest, false, 0).or_else(|| {
             // Frames of a packet or two have no trains to speak of.
-            let all = if in_doubt { None } else { Some(self.judge(newest, true)) };
+            let all = if in_doubt { None } else { Some(self.judge(newest, true, 0)) };
             all.map(|verdict| {
                 verdict.unwrap_or(Verdict::Free { received: self.received(newest), at_least: Bitrate::ZERO })
             })
         })
     }
 
-    fn judge(&self, newest: u64, with_doubtful: bool) -> Option<Verdict> {
+    fn judge(&self, newest: u64, with_doubtful: bool, since_us: u64) -> Option<Verdict> {
         let (mut taken, mut taken_us, mut busy, mut pairs) = (0, 0, 0, 0);
         let (mut offered, mut offered_us) = (0, 0);
         for sample in self.samples.iter().rev() {
-            if sample.arrived_us + SPAN_US < newest && pairs >= MIN_PAIRS {
+            let is_old = sample.arrived_us + SPAN_US < newest && pairs >= MIN_PAIRS;
+            if is_old || sample.sent_us < since_us {
                 break;
             }
             if let Some(us) = sample.taken_us.filter(|_| with_doubtful || !sample.doubtful) {

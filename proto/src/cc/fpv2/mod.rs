@@ -78,13 +78,16 @@ const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.2;
 const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
+/// The same if packets came one by one, which proves nothing: where each takes a tenth of a second, more is a queue.
+const UNPROVEN_SHARE: f64 = 1.25;
+const UNPROVEN_ROOM: Bitrate = Bitrate::kbps(20);
 /// In place of the pacing gain until the link has been found.
 const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
 const STANDING: Duration = Duration::from_millis(3);
 const STANDING_SHARE: f64 = 0.7;
 /// The window's slack while a source sends without asking, and keeps it full.
-const SLACK_IF_SATURATED: Duration = Duration::from_millis(12);
+const SLACK_IF_SATURATED: Duration = Duration::from_millis(11);
 /// The window has room for a packet more, or for what the link takes in this long.
 const PACKET: Duration = Duration::from_millis(20);
 /// Bounds of the capacity.
@@ -102,6 +105,8 @@ pub struct Fpv2 {
     capacity: Bitrate,
     /// The link has been the limit.
     found: bool,
+    /// When the capacity last grew to what was proven, by the sender's clock, µs.
+    proven_us: Option<u64>,
     trains: Trains,
     base: Base,
     /// (sender's clock when it was heard - receiver's clock when it arrived) of the newest packet of each report, µs.
@@ -131,6 +136,7 @@ impl Fpv2 {
             config,
             range,
             found: false,
+            proven_us: None,
             trains: Trains::default(),
             base: Base::new(),
             feedback_us: Minimum::new(FEEDBACK_SPAN),
@@ -165,8 +171,10 @@ impl Fpv2 {
         in_flight.saturating_sub(self.capacity.bytes_in(self.pipe() + FEEDBACK_SLACK)).0
     }
 
-    fn update_capacity(&mut self, now: Instant) {
-        let Some(verdict) = self.trains.verdict(self.base.is_in_doubt()) else { return };
+    fn update_capacity(&mut self, now: Instant, now_us: u64) {
+        // Until the link has been found, each growth is judged by what left after the one before it.
+        let since_us = self.proven_us.filter(|_| !self.found);
+        let Some(verdict) = self.trains.verdict(self.base.is_in_doubt(), since_us) else { return };
         // On a slow link there may be too few packets to tell; a queue that stays tells as much.
         let waits =
             !self.base.is_in_doubt() && self.base.floor_us() > base::suspicious_us(self.capacity.0 as f64 / 8.0);
@@ -182,14 +190,18 @@ impl Fpv2 {
             Verdict::Free { received, at_least } => {
                 let growth = if self.found { GROWTH } else { FIRST_GROWTH };
                 let grown = (self.capacity * growth).max(at_least);
-                let (seen, proven) = (received * GROWTH_SHARE + GROWTH_ROOM, at_least * GROWTH);
+                let proven = at_least * GROWTH;
                 let most = match (self.found, at_least > Bitrate::ZERO) {
-                    (_, false) => seen,
+                    (_, false) => received * UNPROVEN_SHARE + UNPROVEN_ROOM,
                     (false, true) => proven,
                     // Who sends no faster than the window lets him learns nothing of more.
-                    (true, true) => seen.min(proven),
+                    (true, true) => proven.min(received * GROWTH_SHARE + GROWTH_ROOM),
                 };
-                self.capacity = self.capacity.max(grown.min(most));
+                let grown = grown.min(most);
+                if grown > self.capacity {
+                    self.capacity = grown;
+                    self.proven_us = Some(now_us).filter(|_| at_least > Bitrate::ZERO);
+                }
             }
         }
         let queue = Duration::from_micros(self.queue_us.max(0) as u64);
@@ -271,7 +283,7 @@ impl Controller for Fpv2 {
             if let Some((rtt, back_us)) = self.rtt.value().zip(self.least_feedback_us.value()) {
                 self.base.on_round_trip(now, rtt, back_us);
             }
-            self.update_capacity(now);
+            self.update_capacity(now, reports.now_us);
             self.test_base(now);
         }
     }
