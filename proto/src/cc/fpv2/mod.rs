@@ -66,8 +66,9 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 const RTT_SPAN: Duration = Duration::from_secs(30);
 const MAX_FEEDBACK: Duration = Duration::from_millis(300);
 const MAX_RTT: Duration = Duration::from_secs(10);
-/// The capacity is updated this often, a frame at 30 Hz.
+/// The capacity is updated this often, a frame at 30 Hz; until the link has been found, more often.
 const UPDATE: Duration = Duration::from_millis(33);
+const FIRST_UPDATE: Duration = Duration::from_millis(10);
 /// Time over the round trip that feedback takes.
 const FEEDBACK_SLACK: Duration = Duration::from_millis(2);
 /// Feedback's own delay is the smallest of this long.
@@ -278,7 +279,8 @@ impl Controller for Fpv2 {
         if self.stall.on_word() {
             self.trains.clear();
         }
-        if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= UPDATE) {
+        let update = if self.found { UPDATE } else { FIRST_UPDATE };
+        if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= update) {
             self.last_update = Some(now);
             if let Some((rtt, back_us)) = self.rtt.value().zip(self.least_feedback_us.value()) {
                 self.base.on_round_trip(now, rtt, back_us);
