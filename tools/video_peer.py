@@ -4,11 +4,11 @@
     video_peer.py send TRANSPORT --frames FILE --count N --kbps RATE --to ADDRESS --port PORT --log PREFIX
     video_peer.py receive TRANSPORT --to ADDRESS --port PORT --log PREFIX
 
-Transports: rtp, fec (RTP with 10 % of ULPFEC), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (MPEG-TS). FILE holds raw
-pictures, 1280x720, I420. The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms.
+Transports: rtp, fec (RTP with 10 % of ULPFEC), gcc (RTP as WebRTC has it: Google's congestion control by transport-wide feedback, lost packets sent
+again, key frames on request), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (MPEG-TS). FILE holds raw pictures, 1280x720, I420. The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms.
 
-The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash) and PREFIX.h264, the
-receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The hash is over the coded slices: what is not whole has another
+The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash; a
+picture that was left out has no bytes; not quite in order) and PREFIX.h264, the receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The hash is over the coded slices: what is not whole has another
 one, and so has not arrived.
 """
 
@@ -24,8 +24,9 @@ import gi
 
 gi.require_version("Gst", "1.0")
 gi.require_version("GstApp", "1.0")
+gi.require_version("GstRtp", "1.0")
 gi.require_version("GstVideo", "1.0")
-from gi.repository import Gst, GstApp, GstVideo  # noqa: E402, F401
+from gi.repository import Gst, GstApp, GstRtp, GstVideo  # noqa: E402, F401
 
 SIZE = (1280, 720)
 RATE = 30
@@ -33,6 +34,10 @@ VBV_MS = 200
 JITTER_MS = 100
 FEC_PERCENT = 10
 RTP_CAPS = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96"
+TWCC = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
+GCC_CAPS = f"{RTP_CAPS},extmap-1=(string){TWCC},rtcp-fb-nack-pli=(boolean)true,rtcp-fb-transport-cc=(boolean)true"
+# Of those who find the rate themselves.
+LEAST_KBPS, MOST_KBPS = 150, 10_000
 AU_CAPS = "video/x-h264,stream-format=byte-stream,alignment=au"
 SRT_LATENCY_MS = {"srt": 120, "srt-adaptive": 2000}
 
@@ -40,6 +45,12 @@ SENDERS = {
     "rtp": "rtph264pay pt=96 mtu=1200 aggregate-mode=zero-latency ! udpsink host={to} port={port} sync=false",
     "fec": "rtph264pay pt=96 mtu=1200 aggregate-mode=zero-latency ! rtpulpfecenc pt=122 percentage={fec}"
     " ! udpsink host={to} port={port} sync=false",
+    # Media goes to {port}, the sender's reports to the next, the receiver's come back to the one after.
+    "gcc": "rtph264pay name=pay pt=96 mtu=1200 aggregate-mode=zero-latency ! rtprtxsend name=again max-size-time=1000"
+    " ! rtpgccbwe name=gcc min-bitrate={least} max-bitrate={most} estimated-bitrate={start} ! session.send_rtp_sink"
+    " rtpsession name=session rtp-profile=avpf session.send_rtp_src ! udpsink host={to} port={port} sync=false async=false"
+    " session.send_rtcp_src ! udpsink host={to} port={reports} sync=false async=false"
+    " udpsrc port={feedback} caps=application/x-rtcp ! session.recv_rtcp_sink",
     "srt": "h264parse ! mpegtsmux alignment=7 ! srtsink name=srt uri=srt://{to}:{port}?mode=caller latency={latency}"
     " sync=false",
     "tcp": "h264parse ! mpegtsmux alignment=7 ! tcpclientsink host={to} port={port} sync=false",
@@ -50,6 +61,11 @@ RECEIVERS = {
     "fec": "udpsrc port={port} buffer-size=2000000 caps={caps} ! rtpstorage name=storage size-time=220000000"
     " ! rtpssrcdemux ! {caps} ! rtpjitterbuffer do-lost=true latency={jitter} ! rtpulpfecdec name=fec pt=122"
     " ! rtph264depay",
+    "gcc": "rtpsession name=session rtp-profile=avpf udpsrc port={port} buffer-size=2000000 caps={caps} ! session.recv_rtp_sink"
+    " udpsrc port={reports} caps=application/x-rtcp ! session.recv_rtcp_sink"
+    " session.send_rtcp_src ! udpsink host={to} port={feedback} sync=false async=false"
+    " session.recv_rtp_src ! rtprtxreceive name=again ! rtpjitterbuffer do-retransmission=true latency={jitter}"
+    " ! rtph264depay request-keyframe=true",
     "srt": "srtsrc uri=srt://:{port}?mode=listener latency={latency} ! tsdemux latency=0 ! h264parse",
     "tcp": "tcpserversrc host=0.0.0.0 port={port} ! tsdemux latency=0 ! h264parse",
 }
@@ -76,7 +92,7 @@ class Belacoder:
     """After belacoder's published control law, from memory: the rate falls fast when the send buffer or the round trip grow, and rises slowly."""
 
     STEP_S = 0.02
-    LEAST_KBPS, MOST_KBPS = 300, 10_000
+    LEAST_KBPS = 300
 
     def __init__(self, kbps):
         self.kbps, self.rtt, self.rtt_min, self.rtt_jitter = kbps, 0.0, 1e9, 0.0
@@ -98,7 +114,7 @@ class Belacoder:
         elif now > self.next_up and rtt < self.rtt_min + max(1.0, self.rtt_jitter * 2) + 10 and buffered < self.buffer + 2:
             self.kbps += 30 + self.kbps // 30
             self.next_up = now + 0.5
-        self.kbps = max(self.LEAST_KBPS, min(self.MOST_KBPS, self.kbps))
+        self.kbps = max(self.LEAST_KBPS, min(MOST_KBPS, self.kbps))
         return self.kbps
 
 
@@ -113,19 +129,46 @@ def follow_srt(pipeline, encoder, kbps):
             encoder.set_property("bitrate", int(control.update(time.monotonic(), rtt, max(0, sent - acked))))
 
 
-def follow_file(path, encoder):
-    """What `--encoder 'exec:cat > FIFO'` writes: a line of JSON for each rate and each recovery point."""
+def again():
+    """Which payload type brings what was lost."""
+    return Gst.Structure.new_from_string("application/x-rtp-pt-map,96=(uint)97")
+
+
+def follow_gcc(pipeline, encoder):
+    """The whole of the estimate, as webrtcsink gives it to its encoder."""
+    extension = GstRtp.RTPHeaderExtension.create_from_uri(TWCC)
+    extension.set_id(1)
+    pipeline.get_by_name("pay").emit("add-extension", extension)
+    pipeline.get_by_name("again").set_property("payload-type-map", again())
+    pipeline.get_by_name("gcc").connect(
+        "notify::estimated-bitrate",
+        lambda gcc, _: encoder.set_property("bitrate", gcc.get_property("estimated-bitrate") // 1000),
+    )
+
+
+def follow_file(path, encoder, hold):
+    """What `--encoder 'exec:cat > FIFO'` writes: a line of JSON for each rate, each recovery point, and when to leave pictures out."""
     with open(path, encoding="ascii") as lines:
         for wanted in map(json.loads, lines):
             if "bitrate_bps" in wanted:
-                encoder.set_property("bitrate", max(20, wanted["bitrate_bps"] // 1000))
+                encoder.set_property("bitrate", min(MOST_KBPS, max(20, wanted["bitrate_bps"] // 1000)))
+            if "hold" in wanted:
+                (hold.set if wanted["hold"] else hold.clear)()
             if "recovery_point" in wanted:
                 encoder.send_event(GstVideo.video_event_new_upstream_force_key_unit(Gst.CLOCK_TIME_NONE, True, 0))
 
 
 def send(args):
     text = SENDERS[args.transport].format(
-        to=args.to, port=args.port, fec=FEC_PERCENT, latency=SRT_LATENCY_MS.get(args.transport)
+        to=args.to,
+        port=args.port,
+        reports=args.port + 1,
+        feedback=args.port + 2,
+        fec=FEC_PERCENT,
+        latency=SRT_LATENCY_MS.get(args.transport),
+        least=LEAST_KBPS * 1000,
+        most=MOST_KBPS * 1000,
+        start=args.kbps * 1000,
     )
     caps = f"video/x-raw,format=I420,width={SIZE[0]},height={SIZE[1]},framerate={RATE}/1"
     pipeline = Gst.parse_launch(
@@ -134,7 +177,7 @@ def send(args):
         f" ! {AU_CAPS} ! identity name=tap ! {text}"
     )
     encoder, source, tap = (pipeline.get_by_name(name) for name in ("encoder", "in", "tap"))
-    size = SIZE[0] * SIZE[1] * 3 // 2
+    size, hold = SIZE[0] * SIZE[1] * 3 // 2, threading.Event()
     taken, first, log, stream = [], [], open(args.log + ".csv", "w", encoding="ascii"), open(args.log + ".h264", "wb")
 
     def on_unit(_, info):
@@ -148,11 +191,13 @@ def send(args):
         return Gst.PadProbeReturn.OK
 
     tap.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, on_unit)
+    if args.transport == "gcc":
+        follow_gcc(pipeline, encoder)
     pipeline.set_state(Gst.State.PLAYING)
     if args.transport == "srt-adaptive":
         threading.Thread(target=follow_srt, args=(pipeline, encoder, args.kbps), daemon=True).start()
     if args.control:
-        threading.Thread(target=follow_file, args=(args.control, encoder), daemon=True).start()
+        threading.Thread(target=follow_file, args=(args.control, encoder, hold), daemon=True).start()
     start = int(os.environ.get("AQUILA_START_NS", now_ns())) + int(args.delay * 1e9)
     with open(args.frames, "rb") as frames:
         for number in range(args.count):
@@ -162,6 +207,10 @@ def send(args):
             if len(picture) < size:
                 break
             taken.append(due)
+            # Its number counts from the first that was encoded.
+            if hold.is_set() and first:
+                log.write(f"{number},{due},0,0,-\n")
+                continue
             buffer = Gst.Buffer.new_wrapped(picture)
             buffer.pts = buffer.dts = number * Gst.SECOND // RATE
             buffer.duration = Gst.SECOND // RATE
@@ -175,12 +224,20 @@ def send(args):
 
 def receive(args):
     text = RECEIVERS[args.transport].format(
-        port=args.port, caps=RTP_CAPS, jitter=JITTER_MS, latency=SRT_LATENCY_MS.get(args.transport)
+        to=args.to,
+        port=args.port,
+        reports=args.port + 1,
+        feedback=args.port + 2,
+        caps=GCC_CAPS if args.transport == "gcc" else RTP_CAPS,
+        jitter=JITTER_MS,
+        latency=SRT_LATENCY_MS.get(args.transport),
     )
     pipeline = Gst.parse_launch(f"{text} ! {AU_CAPS} ! appsink name=out sync=false max-buffers=0")
     storage, fec = pipeline.get_by_name("storage"), pipeline.get_by_name("fec")
     if fec:
         fec.set_property("storage", storage.get_property("internal-storage"))
+    if args.transport == "gcc":
+        pipeline.get_by_name("again").set_property("payload-type-map", again())
     pipeline.set_state(Gst.State.PLAYING)
     sink = pipeline.get_by_name("out")
     with open(args.log + ".csv", "w", encoding="ascii", buffering=1) as log:

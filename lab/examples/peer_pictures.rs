@@ -1,10 +1,11 @@
 //! Pictures for peers that run live, and what became of them (tools/video_peers uses both):
 //!
 //!     cargo run --release -p aquila-lab --example peer_pictures -- film SEED COUNT FILE
-//!     cargo run --release -p aquila-lab --example peer_pictures -- oracle FILE FIRST MBIT_S|none
+//!     cargo run --release -p aquila-lab --example peer_pictures -- oracle FILE FIRST MBIT_S[,MBIT_S...]|none
 //!     cargo run --release -p aquila-lab --example peer_pictures -- judge FILE FIRST ONE_WAY_MS SENT RECEIVED.csv
 //!
-//! `film` writes raw pictures of the flight. `oracle` and `judge` print a line of JSON about those from number FIRST on. SENT.csv, SENT.h264 and
+//! `film` writes raw pictures of the flight. `oracle` is told what the link carries, or that in each half second from the first picture on.
+//! It and `judge` print a line of JSON about those from number FIRST on. SENT.csv, SENT.h264 and
 //! RECEIVED.csv are what tools/video_peer.py writes. VMAF is measured if there is an ffmpeg that can.
 
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["film", seed, count, file] => film(seed.parse()?, count.parse()?, Path::new(file)),
-        ["oracle", file, first, capacity] => ceiling(Path::new(file), first.parse()?, capacity.parse().ok()),
+        ["oracle", file, first, capacity] => ceiling(Path::new(file), first.parse()?, capacity),
         ["judge", file, first, one_way, sent, received] => {
             let one_way = Duration::from_secs_f64(one_way.parse::<f64>()? / 1e3);
             peer(Path::new(file), first.parse()?, one_way, sent, Path::new(received))
@@ -48,13 +49,19 @@ fn film(seed: u64, count: u32, file: &Path) -> Result<(), Box<dyn Error>> {
     Ok(file.flush()?)
 }
 
-fn ceiling(file: &Path, first: u32, capacity: Option<f64>) -> Result<(), Box<dyn Error>> {
+fn ceiling(file: &Path, first: u32, capacity: &str) -> Result<(), Box<dyn Error>> {
     let store = Store::open(file, Content::SIZE)?;
     let vmaf = Vmaf::find(None, 5).ok();
     let range = first..store.count();
     let setting = Setting { store: &store, engine: Engine::X264, range, vmaf: vmaf.as_ref(), progress: &|_| {} };
     let most = Bitrate::mbps(10);
-    let steps = vec![capacity.map_or(most, |mbps| Bitrate((mbps * 1e6) as u64))];
+    let steps = match capacity {
+        "none" => vec![most],
+        steps => steps
+            .split(',')
+            .map(|mbps| Ok(Bitrate((mbps.parse::<f64>()? * 1e6) as u64)))
+            .collect::<Result<_, Box<dyn Error>>>()?,
+    };
     let best = oracle(&setting, Content::SIZE, &Capacity { steps, least: Bitrate::kbps(150), most }, Duration::ZERO)?;
     println!("{}", json!({ "quality": best.quality, "rate_mbps": best.rate.as_mbps() }));
     Ok(())
@@ -110,25 +117,32 @@ fn fates(sent: &str, received: &Path, propagation: Duration) -> Result<Sent, Box
         }
     }
     let stream = std::fs::read(format!("{sent}.h264"))?;
-    let (mut fates, mut units, mut at, mut start): (Vec<Fate>, Vec<_>, usize, Option<u64>) = Default::default();
+    let (mut pictures, mut at) = (Vec::new(), 0);
     for line in std::fs::read_to_string(format!("{sent}.csv"))?.lines() {
         let [number, taken, bytes, recovery, hash] = line.split(',').collect::<Vec<_>>()[..] else { break };
         let (number, taken, bytes): (usize, u64, usize) = (number.parse()?, taken.parse()?, bytes.parse()?);
+        let annex_b = stream.get(at..at + bytes).ok_or("the stream is cut off")?.to_vec();
+        at += bytes;
+        let arrived = arrivals.get(hash).copied();
+        pictures.push((number, taken, Unit { annex_b, is_recovery: recovery == "1", size: Content::SIZE }, arrived));
+    }
+    // Those that were left out may be written before the one that was being encoded.
+    pictures.sort_by_key(|(number, ..)| *number);
+    let start = pictures.first().ok_or("nothing was sent")?.1;
+    let since = |ns: u64| Duration::from_nanos(ns - start);
+    let (mut fates, mut units): Sent = Default::default();
+    for (number, taken, unit, arrived) in pictures {
         if number != fates.len() {
             return Err(format!("picture {} is missing in {sent}.csv", fates.len()).into());
         }
-        let start = *start.get_or_insert(taken);
-        let since = |ns: u64| Duration::from_nanos(ns - start);
-        let is_recovery = recovery == "1";
+        let unit = Some(unit).filter(|unit| !unit.annex_b.is_empty());
         fates.push(Fate {
             filmed: since(taken),
-            encoded: Some(Encoded { is_recovery }),
-            arrived: arrivals.get(hash).map(|at| since(*at)),
+            encoded: unit.as_ref().map(|unit| Encoded { is_recovery: unit.is_recovery }),
+            arrived: arrived.map(since),
             propagation,
         });
-        let annex_b = stream.get(at..at + bytes).ok_or("the stream is cut off")?.to_vec();
-        units.push(Some(Unit { annex_b, is_recovery, size: Content::SIZE }));
-        at += bytes;
+        units.push(unit);
     }
     Ok((fates, units))
 }
