@@ -5,11 +5,12 @@
     video_peer.py receive TRANSPORT --to ADDRESS --port PORT --log PREFIX
 
 Transports: rtp, fec (RTP with 10 % of ULPFEC), gcc (RTP as WebRTC has it: Google's congestion control by transport-wide feedback, lost packets sent
-again, key frames on request), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (MPEG-TS). FILE holds raw pictures, 1280x720, I420. The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms.
+again, key frames on request), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (MPEG-TS). FILE holds raw pictures, 1280x720, I420.
+The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms.
 
-The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash; a
-picture that was left out has no bytes; not quite in order) and PREFIX.h264, the receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The hash is over the coded slices: what is not whole has another
-one, and so has not arrived.
+The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash; a picture that was left
+out has no bytes; not quite in order) and PREFIX.h264, the receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The
+hash is over the coded slices: what is not whole has another one, and so has not arrived.
 """
 
 import argparse
@@ -259,7 +260,7 @@ def main():
     parser.add_argument("--port", type=int, default=5600)
     parser.add_argument("--log", required=True)
     parser.add_argument("--control", help="a FIFO from which to take the rate, line by line")
-    parser.add_argument("--delay", type=float, default=2.0, help="seconds from the start to the first picture")
+    parser.add_argument("--delay", type=float, default=3.0, help="seconds from the start to the first picture")
     parser.add_argument("--linger", type=float, default=3.0, help="seconds after the last one")
     args = parser.parse_args()
     Gst.init(None)
