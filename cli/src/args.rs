@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aquila_lab::plan::Time;
+use aquila_lab::quality::bench::Sizes;
 use aquila_lab::quality::codec::Engine;
 use aquila_lab::quality::content::Content;
 use aquila_net::encoder::EncoderSpec;
@@ -248,9 +249,10 @@ pub struct LabVideoArgs {
     /// What is filmed: flight, or a video file
     #[arg(long, value_name = "flight|FILE", default_value = "flight")]
     pub content: Content,
-    /// Size at which it is encoded
-    #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "1280x720", value_parser = size)]
-    pub size: (usize, usize),
+    /// Size at which it is encoded; steps: as the rate has it, by the encoder's own ladder or one given, such as
+    /// 1280x720@30:1600,640x360@30:0
+    #[arg(long, value_name = "WIDTHxHEIGHT|steps", default_value = "1280x720")]
+    pub size: Sizes,
     /// Measure VMAF too, with an ffmpeg that has libvmaf
     #[arg(long)]
     pub vmaf: bool,
@@ -556,7 +558,7 @@ any link in between. docs/quality.md is the manual, and says what to install for
 Examples:
   aquila lab video quality-s4
   aquila lab video quality-s2 --codec x264 --vmaf
-  aquila lab video quality-s4 --codec x264 --vmaf --size 640x360
+  aquila lab video quality-s4 --codec x264 --vmaf --size steps
   aquila lab video mine.toml --content road.mp4 -o pictures
 
 Exit code: 0 if it is done, 1 if a file cannot be written, 2 if the plan or the encoder cannot be used.";
@@ -677,15 +679,6 @@ MAVLink endpoints (default udpout:127.0.0.1:14550):
 
 fn endpoint_table() -> String {
     KINDS.iter().map(|kind| format!("  {}\n      {}\n      e.g. {}\n", kind.syntax, kind.help, kind.example)).collect()
-}
-
-/// Two even numbers, such as `640x360`.
-fn size(text: &str) -> Result<(usize, usize), String> {
-    let numbers = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
-    let is_usable = |number: usize| (64..=4096).contains(&number) && number.is_multiple_of(2);
-    numbers
-        .filter(|(width, height)| is_usable(*width) && is_usable(*height))
-        .ok_or_else(|| "a size is two even numbers from 64 to 4096, such as 640x360".to_owned())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use aquila_lab::plan::{Plan, Variant};
 use aquila_lab::quality::Vmaf;
-use aquila_lab::quality::bench::{self, Filmed, Options, Outcome, Session, VIEWS};
+use aquila_lab::quality::bench::{self, Filmed, Options, Outcome, Session, Sizes, VIEWS};
 use aquila_lab::quality::content::Content;
 use aquila_lab::quality::judge::Quality;
 
@@ -31,7 +31,7 @@ pub fn run(args: &LabVideoArgs, variants: &[(Variant, Plan)], out: &mut Vec<u8>)
         engine: args.codec,
         content: args.content.clone(),
         filmed: Content::SIZE,
-        size: args.size,
+        sizes: args.size.clone(),
         vmaf: vmaf(args),
         seed: args.seed,
         repeats: args.repeats,
@@ -84,15 +84,16 @@ fn vmaf(args: &LabVideoArgs) -> Option<Vmaf> {
 
 fn describe(title: &str, args: &LabVideoArgs, session: &Session, out: &mut Vec<u8>) -> io::Result<()> {
     let of = if session.variant.is_empty() { String::new() } else { format!(", {}", session.variant) };
-    let (width, height) = args.size;
-    writeln!(out, "{title}{of}: {} at {width}x{height}, seed {}\n", args.codec.name(), session.seed)?;
+    writeln!(out, "{title}{of}: {} {}, seed {}\n", args.codec.name(), args.size, session.seed)?;
     writeln!(
         out,
         "{:<18} {:<22} {:>6} {:>9} {:>8} {:>9} {:>8} {:>9}",
         "contender", "seen", "VMAF", "of oracle", "SSIM", "of oracle", "PSNR", "of oracle"
     )?;
     let best = &session.oracle;
-    quality_line("codec oracle", &format!("{:.3} Mbit/s", best.rate_mbps), &best.quality, None, out)?;
+    let size = best.size.map_or("steps".to_owned(), |(width, height)| format!("{width}x{height}"));
+    let size = if matches!(args.size, Sizes::One(_)) { String::new() } else { format!(", {size}") };
+    quality_line("codec oracle", &format!("{:.3} Mbit/s{size}", best.rate_mbps), &best.quality, None, out)?;
     for outcome in &session.contenders {
         for ((view, _), heading) in VIEWS.iter().zip(HEADINGS) {
             let name = if heading == HEADINGS[0] { outcome.contender.as_str() } else { "" };
@@ -148,13 +149,15 @@ fn keep(directory: &Path, args: &LabVideoArgs, filmed: &Filmed<'_>) -> anyhow::R
     let of = if filmed.variant.is_empty() { String::new() } else { format!("-{}", file_name(filmed.variant)) };
     let name = format!("{}{of}-{}", file_name(&filmed.run.contender), filmed.run.seed);
     let mut csv = BufWriter::new(File::create(directory.join(format!("{name}.csv")))?);
-    writeln!(csv, "picture,filmed_s,bytes,recovery,arrived_s,decodable_s")?;
+    writeln!(csv, "picture,filmed_s,target_kbps,height,bytes,recovery,arrived_s,decodable_s")?;
     let seconds = |time: Option<Duration>| time.map_or(String::new(), |time| format!("{:.6}", time.as_secs_f64()));
     for (number, (fate, time)) in filmed.fates.iter().zip(&filmed.times).enumerate() {
         let unit = filmed.units.get(number).and_then(Option::as_ref);
         let (bytes, recovery) = unit.map_or((0, false), |unit| (unit.annex_b.len(), unit.is_recovery));
-        let (filmed, arrived, decodable) = (seconds(Some(fate.filmed)), seconds(fate.arrived), seconds(*time));
-        writeln!(csv, "{number},{filmed},{bytes},{},{arrived},{decodable}", u8::from(recovery))?;
+        let (filmed_at, arrived, decodable) = (seconds(Some(fate.filmed)), seconds(fate.arrived), seconds(*time));
+        let order = filmed.orders.get(number).and_then(Option::as_ref);
+        let told = order.map_or(",".to_owned(), |order| format!("{},{}", order.target.0 / 1000, order.size.1));
+        writeln!(csv, "{number},{filmed_at},{told},{bytes},{},{arrived},{decodable}", u8::from(recovery))?;
     }
     csv.flush()?;
     let extension = if args.codec.name() == "x265" { "h265" } else { "h264" };

@@ -52,12 +52,26 @@ pub fn oracle(
     capacity: &Capacity,
     first: Duration,
 ) -> Result<Oracle, JudgeError> {
+    oracle_in_steps(setting, &|_| size, capacity, first)
+}
+
+/// The same at the size that `size` gives for each target.
+///
+/// # Errors
+/// [`JudgeError`].
+pub fn oracle_in_steps(
+    setting: &Setting<'_>,
+    size: &dyn Fn(Bitrate) -> (usize, usize),
+    capacity: &Capacity,
+    first: Duration,
+) -> Result<Oracle, JudgeError> {
     let Setting { store, engine, range, progress, .. } = setting.clone();
     let mut encoder = Encoder::new(engine, Content::RATE);
     let mut units: Vec<Option<Unit>> = Vec::new();
     for number in 0..range.end {
         let at = first + Duration::from_secs(1) * number / Content::RATE;
-        let order = Order { target: capacity.target(at), size, recovery: false };
+        let target = capacity.target(at);
+        let order = Order { target, size: size(target), recovery: false };
         units.push(encoder.encode(&store.picture(number)?, &order)?);
         progress(number);
     }

@@ -39,6 +39,8 @@ pub struct Ladder {
     /// It was told so.
     told: bool,
     changed: Option<Instant>,
+    /// Mean of what was wanted picture by picture, bit/s, and when that was last.
+    mean: Option<(Instant, f64)>,
     /// Another rung would be better, since when.
     better: Option<(usize, Instant)>,
     wanted: Bitrate,
@@ -51,6 +53,8 @@ const UP_AFTER: Duration = Duration::from_secs(5);
 const UP_BY: f64 = 1.2;
 /// Between two changes: each begins with a recovery point.
 const REST: Duration = Duration::from_secs(2);
+/// What is wanted picture by picture is a mean over about so long.
+const MEMORY: Duration = Duration::from_millis(500);
 /// More are of no use.
 const MAX_RUNGS: usize = 16;
 
@@ -61,6 +65,15 @@ impl Ladder {
         Rung::new(960, 540, 30, 1100),
         Rung::new(640, 360, 30, 350),
         Rung::new(640, 360, 20, 250),
+        Rung::new(640, 360, 15, 0),
+    ];
+
+    /// The same for H.265, to which a large picture is worth it from lower rates on.
+    pub const H265: [Rung; 5] = [
+        Rung::new(1280, 720, 30, 1100),
+        Rung::new(960, 540, 30, 600),
+        Rung::new(640, 360, 30, 250),
+        Rung::new(640, 360, 20, 170),
         Rung::new(640, 360, 15, 0),
     ];
 
@@ -82,6 +95,7 @@ impl Ladder {
                 at: 0,
                 told: false,
                 changed: None,
+                mean: None,
                 better: None,
                 wanted: Bitrate::ZERO,
             }),
@@ -98,6 +112,28 @@ impl Ladder {
             Some((before, since)) if (before > self.at) == (goal > self.at) => self.better = Some((goal, since)),
             _ => self.better = Some((goal, now)),
         }
+    }
+
+    /// The next picture is to be encoded for this rate. Such rates go down after each picture that became larger, and up again
+    /// with the next one: what counts is their mean.
+    pub fn want_picture(&mut self, now: Instant, rate: Bitrate) {
+        let rate = rate.0 as f64;
+        let mean = self.mean.map_or(rate, |(at, mean)| {
+            let passed = now.saturating_duration_since(at).as_secs_f64();
+            rate + (mean - rate) * (-passed / MEMORY.as_secs_f64()).exp()
+        });
+        self.mean = Some((now, mean));
+        self.want(now, Bitrate(mean as u64));
+    }
+
+    /// The sizes, from the highest rate to the lowest.
+    pub fn rungs(&self) -> &[Rung] {
+        &self.rungs
+    }
+
+    /// The best one for a rate that stays.
+    pub fn best_for(&self, rate: Bitrate) -> Rung {
+        self.rungs[self.position(rate)]
     }
 
     /// The size to tell now, if it is time; it counts as told.
@@ -136,7 +172,11 @@ impl Ladder {
     }
 
     fn best(&self) -> usize {
-        self.rungs.iter().position(|rung| self.wanted >= rung.from).unwrap_or(self.rungs.len() - 1)
+        self.position(self.wanted)
+    }
+
+    fn position(&self, rate: Bitrate) -> usize {
+        self.rungs.iter().position(|rung| rate >= rung.from).unwrap_or(self.rungs.len() - 1)
     }
 
     /// The best one, with more asked for on the way up.
@@ -153,6 +193,12 @@ impl Ladder {
 impl Rung {
     const fn new(width: u16, height: u16, frames_per_second: u8, kbps: u64) -> Self {
         Self { width, height, frames_per_second, from: Bitrate::kbps(kbps) }
+    }
+
+    /// Whether picture `number` of a camera that films so many a second is one of them.
+    pub fn takes(&self, number: u64, filmed_per_second: u32) -> bool {
+        let until = |number: u64| number * u64::from(self.frames_per_second) / u64::from(filmed_per_second.max(1));
+        u32::from(self.frames_per_second) >= filmed_per_second || until(number) < until(number + 1)
     }
 }
 
@@ -226,6 +272,41 @@ mod tests {
     }
 
     #[test]
+    fn the_dip_after_a_large_picture_changes_nothing() {
+        let (mut ladder, start) = (ladder(), Instant::now());
+        let mut told = Vec::new();
+        for picture in 0..600 {
+            let now = start + Duration::from_secs(1) * picture / 30;
+            // From the first second on there is enough for 720p, but every two seconds a recovery point is paid for.
+            let kbps = if picture < 30 {
+                700
+            } else if picture % 60 < 4 {
+                300
+            } else {
+                2600
+            };
+            ladder.want_picture(now, Bitrate::kbps(kbps));
+            told.extend(ladder.poll(now).map(|rung| (picture, rung.height)));
+        }
+        assert!(matches!(told[..], [(0, 360), (180..240, 720)]), "{told:?}");
+        // What lasts is followed within a second and a half.
+        let lasting = (600..660).find_map(|picture| {
+            let now = start + Duration::from_secs(1) * picture / 30;
+            ladder.want_picture(now, Bitrate::kbps(800));
+            ladder.poll(now).map(|rung| (picture, rung.height))
+        });
+        assert!(matches!(lasting, Some((600..645, 360))), "{lasting:?}");
+    }
+
+    #[test]
+    fn of_thirty_pictures_twenty_are_two_of_three() {
+        let taken = |fps| (0..30).filter(|number| Rung::new(640, 360, fps, 0).takes(*number, 30)).count();
+        assert_eq!([15, 20, 30, 60].map(taken), [15, 20, 30, 30]);
+        let taken: Vec<u64> = (0..9).filter(|number| Rung::new(640, 360, 20, 0).takes(*number, 30)).collect();
+        assert_eq!(taken, [1, 2, 4, 5, 7, 8]);
+    }
+
+    #[test]
     fn at_the_floor_there_are_fewer_pictures() {
         let (mut ladder, start) = (ladder(), Instant::now());
         assert_eq!(heights(&mut ladder, start, [300]), [(0, 360, 20)]);
@@ -237,7 +318,8 @@ mod tests {
 
     #[test]
     fn rungs_are_read_as_they_are_written_and_have_an_order() {
-        for rung in Ladder::DEFAULT {
+        assert!(Ladder::new(&Ladder::H265).is_ok());
+        for rung in Ladder::DEFAULT.into_iter().chain(Ladder::H265) {
             assert_eq!(rung.to_string().parse(), Ok(rung));
         }
         for wrong in

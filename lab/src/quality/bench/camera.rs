@@ -1,13 +1,15 @@
 //! A real encoder in the place of the world's model of one.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
+use aquila_net::encoder::Ladder;
 use aquila_proto::Bitrate;
 
 use crate::camera::nal_units;
 use crate::plan::VideoTraffic;
 use crate::quality::codec::{Encoder, Order, Unit};
-use crate::quality::content::Store;
+use crate::quality::content::{Content, Store};
 use crate::quality::judge::JudgeError;
 use crate::run::camera::{Encoded, FrameEncoder};
 
@@ -16,6 +18,8 @@ use crate::run::camera::{Encoded, FrameEncoder};
 pub struct Film {
     /// By number of the picture; `None`: left out.
     pub units: Vec<Option<Unit>>,
+    /// What the encoder was told with each, likewise; `None`: it was not asked.
+    pub orders: Vec<Option<Order>>,
     /// Why there is no more.
     pub fault: Option<JudgeError>,
 }
@@ -25,7 +29,13 @@ pub(super) struct Camera<'a> {
     pub(super) encoder: Encoder,
     pub(super) store: &'a Store,
     pub(super) video: VideoTraffic,
+    /// While there are no steps.
     pub(super) size: (usize, usize),
+    pub(super) steps: Option<Ladder>,
+    /// When picture 0 is filmed, as far as the steps are concerned.
+    pub(super) began: Instant,
+    /// A recovery point is wanted of the next picture that is encoded.
+    pub(super) recovery: bool,
     /// Where it puts what it makes.
     pub(super) film: &'a RefCell<Film>,
     /// Is told the number of each picture.
@@ -33,6 +43,18 @@ pub(super) struct Camera<'a> {
 }
 
 impl Camera<'_> {
+    /// Whether this picture is one of those that are encoded; the size follows the rate.
+    fn step(&mut self, number: u32, target: Bitrate) -> bool {
+        let Some(steps) = &mut self.steps else { return true };
+        let now = self.began + Duration::from_secs(1) * number / Content::RATE;
+        steps.want_picture(now, target);
+        steps.poll(now);
+        let Some(rung) = steps.now() else { return true };
+        self.size = (rung.width.into(), rung.height.into());
+        self.encoder.set_frame_rate(Content::RATE.min(rung.frames_per_second.into()));
+        rung.takes(number.into(), Content::RATE)
+    }
+
     fn shoot(&mut self, number: u32, order: &Order) -> Result<Option<Unit>, JudgeError> {
         let picture = self.store.picture(number)?;
         Ok(self.encoder.encode(&picture, order)?)
@@ -42,20 +64,28 @@ impl Camera<'_> {
 impl FrameEncoder for Camera<'_> {
     fn encode(&mut self, number: u64, rate: Bitrate, recovery: bool) -> Option<Encoded> {
         let number = number as u32;
-        let mut film = self.film.borrow_mut();
+        self.recovery |= recovery;
+        let film = self.film;
+        let mut film = film.borrow_mut();
         if film.fault.is_some() || number >= self.store.count() {
             return None;
         }
         (self.progress)(number);
         let least = self.video.least.map_or(Bitrate::ZERO, |least| least.bitrate());
         let target = rate.min(self.video.rate.bitrate()).max(least);
-        let made = self.shoot(number, &Order { target, size: self.size, recovery });
+        if !self.step(number, target) {
+            return None;
+        }
+        let order = Order { target, size: self.size, recovery: std::mem::take(&mut self.recovery) };
+        let made = self.shoot(number, &order);
         let unit = made.unwrap_or_else(|fault| {
             film.fault = Some(fault);
             None
         });
         // Those that it was not asked for were left out.
         film.units.resize_with(number as usize, || None);
+        film.orders.resize(number as usize, None);
+        film.orders.push(Some(order));
         let encoded = unit.as_ref().map(|unit| Encoded {
             bytes: rtp_bytes(&unit.annex_b, self.video.packet.bytes()),
             recovery: unit.is_recovery,

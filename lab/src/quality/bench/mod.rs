@@ -8,8 +8,10 @@ mod tests;
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::time::Duration;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
 
+use aquila_net::encoder::{Ladder, Rung};
 use aquila_proto::Bitrate;
 use serde::Serialize;
 use thiserror::Error;
@@ -17,7 +19,7 @@ use thiserror::Error;
 use super::codec::{Encoder, Engine};
 use super::content::{Content, Store, StoreError};
 use super::judge::{JudgeError, Quality, Setting};
-use super::oracle::{Capacity, STEP, oracle};
+use super::oracle::{Capacity, Oracle, STEP, oracle, oracle_in_steps};
 use super::shown::FatesError;
 use super::vmaf::Vmaf;
 use crate::plan::{ContenderPlan, Plan, TrafficKind, TrafficPlan, Variant, VideoTraffic};
@@ -36,7 +38,7 @@ pub struct Options {
     /// Width and height at which it is filmed and judged; [`Content::SIZE`] but in tests.
     pub filmed: (usize, usize),
     /// Width and height at which it is encoded.
-    pub size: (usize, usize),
+    pub sizes: Sizes,
     /// VMAF, if it is wanted.
     pub vmaf: Option<Vmaf>,
     /// Seed of the first repeat, in place of the plan's.
@@ -45,6 +47,61 @@ pub struct Options {
     pub repeats: u32,
     /// Names of the contenders that run; all if there are none.
     pub only: Vec<String>,
+}
+
+/// How large the pictures are that are encoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sizes {
+    /// All of this width and height.
+    One((usize, usize)),
+    /// As the rate has it, by the encoder's own ladder.
+    Steps,
+    /// By this one.
+    Rungs(Vec<Rung>),
+}
+
+impl Sizes {
+    /// The ladder of an encoder's pictures, if their size changes.
+    fn ladder(&self, engine: Engine) -> Option<Ladder> {
+        match self {
+            Self::One(_) => None,
+            // Both were looked at when they were made.
+            Self::Steps => Ladder::new(&engine.sizes()).ok(),
+            Self::Rungs(rungs) => Ladder::new(rungs).ok(),
+        }
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "steps" {
+            return Ok(Self::Steps);
+        }
+        if text.contains('@') {
+            let rungs: Vec<Rung> =
+                text.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|e| format!("{e}"))?;
+            return Ladder::new(&rungs).map(|_| Self::Rungs(rungs)).map_err(|error| error.to_string());
+        }
+        let numbers =
+            text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+        let is_usable = |number: usize| (64..=4096).contains(&number) && number.is_multiple_of(2);
+        numbers.filter(|(width, height)| is_usable(*width) && is_usable(*height)).map(Self::One).ok_or_else(|| {
+            "a size is two even numbers from 64 to 4096, such as 640x360; steps; or sizes such as \
+             1280x720@30:1600,640x360@30:0"
+                .to_owned()
+        })
+    }
+}
+
+impl std::fmt::Display for Sizes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::One((width, height)) => write!(f, "at {width}x{height}"),
+            Self::Steps | Self::Rungs(_) => f.write_str("in steps"),
+        }
+    }
 }
 
 /// What came out of one variant of the plan with one seed.
@@ -68,6 +125,8 @@ pub struct Best {
     pub quality: Quality,
     /// What the encoder made of them, before packets.
     pub rate_mbps: f64,
+    /// Width and height at which it was best; `None`: by the ladder.
+    pub size: Option<(usize, usize)>,
 }
 
 /// Why a plan could not be filmed.
@@ -151,7 +210,7 @@ fn session(
         vmaf: options.vmaf.as_ref(),
         progress: &tell,
     };
-    let best = oracle(&setting, options.size, &capacity(run, video), one.first())?;
+    let (best, size) = best_oracle(&setting, options, &capacity(run, video), one.first())?;
     let mut outcomes = Vec::new();
     for (run, film) in &filmed {
         let tell = |number: u32| progress(&format!("{}: judging", run.contender), number, count);
@@ -159,8 +218,31 @@ fn session(
         outcomes.push(filmed.judge(&Setting { progress: &tell, ..setting.clone() }, &best.quality)?);
         keep(&filmed);
     }
-    let best = Best { quality: best.quality, rate_mbps: best.rate.as_mbps() };
+    let best = Best { quality: best.quality, rate_mbps: best.rate.as_mbps(), size };
     Ok(Session { variant: variant.to_owned(), seed, oracle: best, contenders: outcomes })
+}
+
+/// The codec oracle at the best of the sizes that the encoder has, or stepping between them as if each change were for free.
+fn best_oracle(
+    setting: &Setting<'_>,
+    options: &Options,
+    capacity: &Capacity,
+    first: Duration,
+) -> Result<(Oracle, Option<(usize, usize)>), BenchError> {
+    let at = |size| -> Result<_, BenchError> { Ok((oracle(setting, size, capacity, first)?, Some(size))) };
+    let ladder = match (&options.sizes, options.sizes.ladder(options.engine)) {
+        (Sizes::One(size), _) => return at(*size),
+        (_, ladder) => ladder.ok_or_else(|| BenchError::Plan("these sizes are no ladder".into()))?,
+    };
+    let size_of = |rung: &Rung| (usize::from(rung.width), usize::from(rung.height));
+    let mut sizes: Vec<_> = ladder.rungs().iter().map(size_of).collect();
+    sizes.dedup();
+    let mut all = sizes.into_iter().map(at).collect::<Result<Vec<_>, _>>()?;
+    let steps = |rate| size_of(&ladder.best_for(rate));
+    all.push((oracle_in_steps(setting, &steps, capacity, first)?, None));
+    let value = |of: &Quality| of.vmaf.unwrap_or(of.ssim);
+    let best = all.into_iter().reduce(|a, b| if value(&b.0.quality) > value(&a.0.quality) { b } else { a });
+    best.ok_or_else(|| BenchError::Plan("there are no sizes".into()))
 }
 
 /// Runs a contender with the encoder behind its camera.
@@ -177,7 +259,10 @@ fn shoot(
     let name = contender.name();
     let tell = |number| progress(&format!("{name}: encoding and sending"), number, store.count());
     let encoder = Encoder::new(options.engine, Content::RATE);
-    let camera = Camera { encoder, store, video, size: options.size, film: &film, progress: &tell };
+    let steps = options.sizes.ladder(options.engine);
+    let size = if let Sizes::One(size) = options.sizes { size } else { options.filmed };
+    let began = Instant::now();
+    let camera = Camera { encoder, store, video, size, steps, began, recovery: false, film: &film, progress: &tell };
     let run = run::run_filmed(plan, contender, seed, Box::new(camera))?;
     let film = film.into_inner();
     match film.fault {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::camera::Film;
 use super::{BenchError, INTERVAL};
 use crate::plan::{Plan, TrafficPlan};
-use crate::quality::codec::Unit;
+use crate::quality::codec::{Order, Unit};
 use crate::quality::judge::{Quality, Setting, judge};
 use crate::quality::shown::{Encoded, Fate, View, decodable, shown, timing};
 use crate::record::{Flow, Run};
@@ -30,6 +30,8 @@ pub struct Filmed<'a> {
     pub run: &'a Run,
     /// What the encoder made, by number of the picture.
     pub units: &'a [Option<Unit>],
+    /// What it was told with each, likewise; `None`: it was not asked.
+    pub orders: &'a [Option<Order>],
     /// What became of it, likewise.
     pub fates: Vec<Fate>,
     /// When it could be decoded, likewise.
@@ -81,7 +83,7 @@ impl<'a> Filmed<'a> {
         if first >= end {
             return Err(BenchError::Plan("no picture is filmed between warm_up and cool_down".into()));
         }
-        Ok(Self { variant, run, units: &film.units, fates, times, range: first..end, flow })
+        Ok(Self { variant, run, units: &film.units, orders: &film.orders, fates, times, range: first..end, flow })
     }
 
     /// The pictures that count.

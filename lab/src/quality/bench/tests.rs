@@ -24,18 +24,22 @@ video = { rate = "RATE" }
 "#;
 
 fn filmed(rate: &str) -> Vec<Session> {
-    let variants = parse(Path::new("plan.toml"), &PLAN.replace("RATE", rate)).unwrap();
+    film_plan(&PLAN.replace("RATE", rate), Sizes::One((320, 180)), &mut |_| {})
+}
+
+fn film_plan(plan: &str, sizes: Sizes, keep: &mut dyn FnMut(&Filmed<'_>)) -> Vec<Session> {
+    let variants = parse(Path::new("plan.toml"), plan).unwrap();
     let options = Options {
         engine: Engine::OpenH264,
         content: Content::Flight,
         filmed: (320, 180),
-        size: (320, 180),
+        sizes,
         vmaf: None,
         seed: None,
         repeats: 1,
         only: Vec::new(),
     };
-    film(&variants, &options, &std::env::temp_dir(), &|_, _, _| {}, &mut |_| {}).unwrap()
+    film(&variants, &options, &std::env::temp_dir(), &|_, _, _| {}, keep).unwrap()
 }
 
 #[test]
@@ -65,4 +69,39 @@ fn what_does_not_fit_looks_bad_and_live_looks_worse() {
 fn the_same_seed_gives_the_same_figures() {
     let figures = || serde_json::to_string(&filmed("800 kbit/s")).unwrap();
     assert_eq!(figures(), figures());
+}
+
+#[test]
+fn the_size_follows_the_rate_and_a_slow_link_has_small_pictures() {
+    let plan = PLAN
+        .replace("kind = \"udp\"", "kind = \"aquila\"")
+        .replace("{ rate = \"RATE\" }", "{ rate = \"3 Mbit/s\", least = \"60 kbit/s\", follow = true, asks = true }");
+    let sizes: Sizes = "320x180@30:1500,160x90@30:400,160x90@15:0".parse().unwrap();
+    let steps = |plan: &str| {
+        let mut seen = Vec::new();
+        let sessions = film_plan(plan, sizes.clone(), &mut |filmed| {
+            seen = filmed.orders.iter().map(|order| order.map(|order| order.size)).collect();
+        });
+        (sessions, seen)
+    };
+    let (sessions, seen) = steps(&plan);
+    let small = film_plan(&plan, Sizes::One((160, 90)), &mut |_| {})[0].oracle.quality.ssim;
+    assert!(sessions[0].oracle.quality.ssim >= small, "the best of all sizes");
+    assert!(seen[30..].iter().flatten().all(|size| *size == (160, 90)), "{seen:?}");
+    assert!(seen[30..].iter().flatten().count() > 75, "{seen:?}");
+    // Below 400 kbit/s every second picture.
+    let (sessions, seen) = steps(&plan.replace("800 kbit/s", "250 kbit/s"));
+    let late = &seen[60..];
+    assert!((late.len() / 2).abs_diff(late.iter().flatten().count()) < 8, "{seen:?}");
+    assert!(sessions[0].contenders[0].delivered > 0.4, "{:?}", sessions[0].contenders);
+}
+
+#[test]
+fn sizes_are_read() {
+    assert_eq!("640x360".parse(), Ok(Sizes::One((640, 360))));
+    assert_eq!("steps".parse(), Ok(Sizes::Steps));
+    assert!(matches!("1280x720@30:1600,640x360@30:0".parse(), Ok(Sizes::Rungs(rungs)) if rungs.len() == 2));
+    for wrong in ["", "640", "641x360", "63x64", "1280x720@30:1600", "640x360@30:0,1280x720@30:1600"] {
+        assert!(wrong.parse::<Sizes>().is_err(), "{wrong}");
+    }
 }

@@ -11,6 +11,7 @@ mod tests;
 use std::io;
 use std::str::FromStr;
 
+use aquila_net::encoder::{Ladder, Rung};
 use aquila_proto::Bitrate;
 use thiserror::Error;
 
@@ -107,6 +108,14 @@ impl Engine {
         }
     }
 
+    /// The sizes that its pictures may have, and from which rates on.
+    pub fn sizes(self) -> [Rung; 5] {
+        match self {
+            Self::OpenH264 | Self::X264 => Ladder::DEFAULT,
+            Self::X265 => Ladder::H265,
+        }
+    }
+
     /// Whether all that it needs is installed.
     ///
     /// # Errors
@@ -167,6 +176,13 @@ impl Encoder {
     /// An encoder for so many pictures a second.
     pub fn new(engine: Engine, frames_per_second: u32) -> Self {
         Self { engine, frames_per_second, current: None }
+    }
+
+    /// So many pictures come a second from now on. Another number than before begins the stream anew.
+    pub fn set_frame_rate(&mut self, frames_per_second: u32) {
+        if std::mem::replace(&mut self.frames_per_second, frames_per_second) != frames_per_second {
+            self.current = None;
+        }
     }
 
     /// Encodes a picture. `None`: the encoder has left it out.
