@@ -21,7 +21,7 @@ pub fn run(settings: Settings, identity: Identity) -> anyhow::Result<()> {
         #[cfg_attr(not(feature = "gstreamer"), expect(unused_mut, reason = "only a camera changes it"))]
         let mut node = Node::start(node_config(settings, identity)).await?;
         #[cfg(feature = "gstreamer")]
-        let _filming = camera.map(|pipeline| film(&mut node, &pipeline)).transpose()?;
+        let _filming = camera.map(|camera| film(&mut node, &camera)).transpose()?;
         #[cfg(not(feature = "gstreamer"))]
         drop(camera);
         let listening = node.local_addr().map(|address| address.to_string());
@@ -35,14 +35,14 @@ pub fn run(settings: Settings, identity: Identity) -> anyhow::Result<()> {
 
 /// Starts the camera that films in this process.
 #[cfg(feature = "gstreamer")]
-fn film(node: &mut Node, pipeline: &str) -> anyhow::Result<aquila_net::camera::GstCamera> {
+fn film(node: &mut Node, setup: &aquila_net::camera::CameraSetup) -> anyhow::Result<aquila_net::camera::GstCamera> {
     let mut to = node.camera_addr(0).context("there is no input for the camera")?;
     if to.ip().is_unspecified() {
         let local = if to.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
         to.set_ip(local);
     }
     let (requests, asked) = tokio::sync::mpsc::channel(64);
-    let camera = aquila_net::camera::GstCamera::start(pipeline, to, node.frame_gate(), asked)?;
+    let camera = aquila_net::camera::GstCamera::start(setup, to, node.frame_gate(), asked)?;
     node.set_camera(requests);
     Ok(camera)
 }
@@ -87,6 +87,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         policy: settings.policy,
         cameras: settings.video.inputs,
         encoder: settings.video.encoder,
+        encoder_range: settings.video.range,
         modem: settings.link.modem,
         viewers: settings.video.outputs,
         video_queues: settings.video.queues,

@@ -654,6 +654,7 @@ fn session_config(
     session.lost_after = config.lost_after;
     session.control = config.control;
     session.congestion = config.congestion;
+    session.encoder = config.encoder_range;
     session.policy = config.policy.clone();
     session.video = config.video_queues.clone();
     session.reassembly = config.reassembly.clone();

@@ -13,7 +13,7 @@ use aquila_proto::identity::PublicKey;
 use serde::Deserialize;
 
 use super::congestion::Congestion;
-use super::units::{Bytes, Count, Mtu, Remote, Text, Time};
+use super::units::{Bytes, Count, Mtu, Remote, Speed, Text, Time};
 
 /// A whole configuration file. The fields are its sections and keys, where they are explained.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -79,9 +79,12 @@ pub struct Video {
     pub inputs: Option<Vec<Text<VideoSpec>>>,
     pub outputs: Option<Vec<Text<VideoSpec>>>,
     pub camera: Option<String>,
+    pub h265: Option<bool>,
     pub encoder: Option<Text<EncoderSpec>>,
     pub encoder_kind: Option<Text<EncoderKind>>,
     pub sizes: Option<Vec<Text<Rung>>>,
+    pub encoder_least: Option<Speed<10_000, 100_000_000>>,
+    pub encoder_most: Option<Speed<10_000, 1_000_000_000>>,
     pub queue_frames: Option<Count<1, 10_000>>,
     pub queue_bytes: Option<Bytes<65_536, 67_108_864>>,
     pub queue_age: Option<Time<20, 10_000>>,

@@ -6,13 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aquila_net::camera::CameraSetup;
 use aquila_net::encoder::{EncoderSetup, EncoderSpec, Ladder, LadderError, Rung};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
 use aquila_net::status::Exposure;
 use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
 use aquila_proto::Class;
-use aquila_proto::cc::CongestionConfig;
+use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::PublicKey;
 use aquila_proto::mavlink::treatment::{Delivery, Policy, Treatment as Travels, UnknownMessage};
 use aquila_proto::sched::outbox::OutboxLimits;
@@ -21,7 +22,7 @@ use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
 use tracing_subscriber::EnvFilter;
 
 use super::file::{self, File, Treatment};
-use super::units::{DEFAULT_PORT, Mtu, Remote, Text};
+use super::units::{DEFAULT_PORT, Mtu, Remote, Speed, Text};
 
 /// Everything that one side needs to know.
 #[derive(Debug, Clone)]
@@ -94,7 +95,9 @@ pub struct VideoSettings {
     /// What makes the pictures.
     pub encoder: Option<EncoderSetup>,
     /// A pipeline of GStreamer's that films in this process.
-    pub camera: Option<String>,
+    pub camera: Option<CameraSetup>,
+    /// What the encoders make, all together, and how they follow.
+    pub range: EncoderRange,
     /// Viewers.
     pub outputs: Vec<VideoSpec>,
     /// Queue of each flow, in order of their numbers, up to the last camera's.
@@ -172,9 +175,17 @@ pub enum Invalid {
         "[video] camera is told by this program itself: remove encoder; and it sends to the first of inputs, which must be there"
     )]
     Camera,
-    /// What only a command can be told.
-    #[error("[video] encoder_kind and sizes are for encoder = \"exec:COMMAND\": others are not told of sizes")]
+    /// What only a command can be told, or a camera in this process.
+    #[error(
+        "[video] encoder_kind is for encoder = \"exec:COMMAND\", and sizes for that and for camera: others cannot be told"
+    )]
     NotTold,
+    /// What is chosen for a camera in this process only.
+    #[error("[video] h265 is for camera = \"... ! encoder\": elsewhere the encoder is already chosen")]
+    NotChosen,
+    /// An encoder without a rate that it can make.
+    #[error("[video] encoder_least must not be above encoder_most")]
+    Range,
     /// Sizes that are no ladder.
     #[error("[video] sizes: {0}")]
     Sizes(#[from] LadderError),
@@ -337,21 +348,33 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     let max_frame_age = video.max_frame_age.map_or(defaults.max_frame_age, |time| time.get());
     let reassembly = ReassemblerConfig { reorder_time, max_frame_age, ..defaults };
     let is_told = matches!(video.encoder, Some(Text(EncoderSpec::Command(_))));
-    if !is_told && (video.encoder_kind.is_some() || video.sizes.is_some()) {
+    if !is_told && (video.encoder_kind.is_some() || video.sizes.is_some() && video.camera.is_none()) {
         return Err(Invalid::NotTold);
     }
     let rungs: Option<Vec<Rung>> = video.sizes.map(|sizes| sizes.into_iter().map(|Text(rung)| rung).collect());
     let sizes = rungs.filter(|rungs| !rungs.is_empty()).map(|rungs| Ladder::new(&rungs)).transpose()?;
     let kind = video.encoder_kind.map(|Text(kind)| kind).unwrap_or_default();
-    let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, sizes });
-    let camera = video.camera;
+    let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, sizes: sizes.clone() });
+    let h265 = video.h265.unwrap_or_default();
+    let camera = video.camera.map(|pipeline| CameraSetup { pipeline, sizes: sizes.clone(), h265 });
+    if h265 && camera.as_ref().is_none_or(|camera| !camera.pipeline.trim_end().ends_with(aquila_net::camera::ANY)) {
+        return Err(Invalid::NotChosen);
+    }
+    let kind = camera.as_ref().map_or(kind, CameraSetup::kind);
+    let defaults = EncoderRange::default();
+    let least = video.encoder_least.map_or(defaults.least, Speed::get);
+    let most = video.encoder_most.map_or(defaults.most, Speed::get);
+    if least > most {
+        return Err(Invalid::Range);
+    }
+    let range = kind.range(least, most);
     if camera.is_some() && !aquila_net::camera::IS_BUILT {
         return Err(Invalid::NoGStreamer);
     }
     if camera.is_some() && (encoder.is_some() || inputs.is_empty()) {
         return Err(Invalid::Camera);
     }
-    Ok(VideoSettings { inputs, encoder, camera, outputs, queues, reassembly })
+    Ok(VideoSettings { inputs, encoder, camera, range, outputs, queues, reassembly })
 }
 
 /// Gives each camera the flow that it asks for, or that of its place in the list.

@@ -1,8 +1,10 @@
 //! Files with mistakes, command lines over files, and the sample.
 
-use aquila_proto::Class;
+use aquila_net::encoder::EncoderKind;
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::{Delivery, lookup_name};
 use aquila_proto::session::Side;
+use aquila_proto::{Bitrate, Class};
 use clap::Parser;
 
 use super::*;
@@ -75,6 +77,8 @@ fn keys_that_contradict_each_other_are_refused_with_what_to_write() {
         ("[video]\ninputs = [':1', ':2?flow=0']", Side::Air, "flow 0 twice"),
         ("[video]\noutputs = [':5600']", Side::Ground, "127.0.0.1:5600"),
         ("[video]\nsizes = ['1280x720@30:0']", Side::Air, "exec:COMMAND"),
+        ("[video]\nh265 = true", Side::Air, "... ! encoder"),
+        ("[video]\nencoder_least = '2Mbit/s'\nencoder_most = '1Mbit/s'", Side::Air, "above encoder_most"),
         ("[video]\nencoder = 'exec:x'\nsizes = ['1280x720@30:0', '640x360@30:500']", Side::Air, "out of place"),
         ("[log]\nlevel = 'a=b=c'", Side::Ground, "debug"),
     ] {
@@ -88,6 +92,18 @@ fn keys_that_contradict_each_other_are_refused_with_what_to_write() {
     assert_eq!(Settings::resolve(peer(), Side::Air, &environment()).unwrap_err(), Invalid::NoRole);
     let homeless = Settings::resolve(peer(), Side::Ground, &Environment::default());
     assert_eq!(homeless.unwrap_err(), Invalid::NoState);
+}
+
+#[test]
+fn the_range_of_an_encoder_is_as_it_is_configured_and_follows_as_its_kind_does() {
+    let range = |text: &str| resolve(text, Side::Air).unwrap().video.range;
+    assert_eq!(range(""), EncoderRange::default());
+    let given = range(
+        "[video]\nencoder = 'exec:x'\nencoder_kind = 'x264'\nencoder_least = '300kbit/s'\nencoder_most = '4Mbit/s'",
+    );
+    let wanted = EncoderKind::X264.range(Bitrate::kbps(300), Bitrate::mbps(4));
+    assert_eq!(given, wanted);
+    assert!(wanted.response < 1.0);
 }
 
 #[test]

@@ -193,6 +193,7 @@ impl Demo {
         air.mavlink = vec![any_udp_in()];
         let camera = VideoSpec { address: free_udp_port()?, codec: aquila_proto::video::Codec::H264, flow: None };
         air.cameras = vec![(Flow::default(), camera)];
+        air.encoder_range = picture::RANGE;
         let (requests, camera_requests) = mpsc::channel(64);
         let air = Running::start("air", air, tell, Some(requests))?;
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aquila_net::encoder::EncoderKind;
 use aquila_net::node::{CameraRequest, FrameGate};
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, Side};
 use tokio::sync::mpsc;
 
@@ -19,9 +21,8 @@ use crate::camera::{
 /// Frames per second.
 pub const FRAME_RATE: u32 = 30;
 /// The encoder's limits ([AQUILA eq. 7], R_min and R_max).
-const MIN_RATE: Bitrate = Bitrate::kbps(150);
+pub const RANGE: EncoderRange = EncoderKind::OpenH264.range(Bitrate::kbps(150), Bitrate::mbps(6));
 const FIRST_RATE: Bitrate = Bitrate::kbps(500);
-const MAX_RATE: Bitrate = Bitrate::mbps(6);
 /// Ticks per second of RTP's clock for video (RFC 6184 §8.2.1).
 const RTP_CLOCK: u32 = 90_000;
 /// The picture is compared with the original this often: it costs as much as filming it.
@@ -165,7 +166,7 @@ pub fn film(
         log.lock().frames.push(Filmed { at: filmed, shown: None });
         // What the link does not carry is left out before it is encoded, and breaks nothing.
         let Some(rate) = gate.next_frame() else { continue };
-        let rate = rate.clamp(MIN_RATE, MAX_RATE);
+        let rate = RANGE.clamp(rate);
         log.target.store(rate.0, Ordering::Relaxed);
         encoder.set_bitrate(rate);
         // The encoder may leave a frame out to keep its rate; it counts as sent and not shown.

@@ -12,4 +12,4 @@ pub use pipeline::{CameraError, GstCamera};
 /// Whether a camera in this process is possible.
 pub const IS_BUILT: bool = cfg!(feature = "gstreamer");
 
-pub use table::{ENCODERS, Encoder, Unit};
+pub use table::{ANY, CameraSetup, ENCODERS, Encoder, Unit};

@@ -13,7 +13,8 @@ use gstreamer::prelude::*;
 use gstreamer_app::{AppSink, AppSinkCallbacks};
 use tokio::sync::mpsc;
 
-use super::table::{ENCODERS, Encoder};
+use super::table::{ANY, CameraSetup, ENCODERS, Encoder, words};
+use crate::encoder::{Ladder, Rung};
 use crate::node::{CameraRequest, FrameGate};
 
 /// Why there is no camera.
@@ -24,10 +25,13 @@ pub enum CameraError {
     Pipeline(#[from] gst::glib::Error),
     /// No encoder that we know.
     #[error(
-        "the camera's pipeline has no encoder that is known; it ends with one of {}, for example: v4l2src ! videoconvert ! x264enc",
+        "the camera's pipeline has no encoder that is known; it ends with one of {}, or with encoder for the best of them that there is, for example: v4l2src ! videoconvert ! x264enc",
         ENCODERS.map(|encoder| encoder.factory).join(", ")
     )]
     NoEncoder,
+    /// None of those that we know is installed.
+    #[error("there is no encoder of GStreamer's here: install gstreamer1.0-plugins-ugly for x264enc")]
+    NoneInstalled,
     /// An element without the pad that it has to have.
     #[error("the encoder has no pad '{0}'")]
     NoPad(&'static str),
@@ -58,19 +62,21 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 const TICK: Duration = Duration::from_millis(5);
 
 impl GstCamera {
-    /// Starts the pipeline of this description, whose last element is an encoder; RTP goes `to` there.
+    /// Starts this pipeline; RTP goes `to` there.
     ///
     /// # Errors
     /// If it cannot be made or does not start; later it is started again.
     pub fn start(
-        description: &str,
+        setup: &CameraSetup,
         to: SocketAddr,
         gate: FrameGate,
         requests: mpsc::Receiver<CameraRequest>,
     ) -> Result<Self, CameraError> {
         gst::init()?;
         let (stop, skipped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let film = Film { description: description.to_owned(), to, gate, requests, skipped: skipped.clone() };
+        let (description, known) = chosen(setup)?;
+        let sizes = Arc::new(Mutex::new(setup.sizes.clone()));
+        let film = Film { description, known, sizes, to, gate, requests, skipped: skipped.clone() };
         let running = film.play()?;
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
@@ -94,6 +100,8 @@ impl Drop for GstCamera {
 
 struct Film {
     description: String,
+    known: &'static Encoder,
+    sizes: Arc<Mutex<Option<Ladder>>>,
     to: SocketAddr,
     gate: FrameGate,
     requests: mpsc::Receiver<CameraRequest>,
@@ -114,7 +122,14 @@ impl Drop for Playing {
 
 impl Film {
     fn play(&self) -> Result<Playing, CameraError> {
-        let (text, known) = described(&self.description)?;
+        let known = self.known;
+        let has_sizes = {
+            let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another pipeline knows of no size.
+            sizes.iter_mut().for_each(Ladder::forget);
+            sizes.is_some()
+        };
+        let text = described(&self.description, known, has_sizes);
         let pipeline = gst::parse::launch(&text)?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| CameraError::NoEncoder)?;
         let is_it = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == known.factory);
@@ -129,8 +144,17 @@ impl Film {
         let source = encoder.static_pad("src").ok_or(CameraError::NoPad("src"))?;
         let (gate, skipped, told) = (self.gate.clone(), self.skipped.clone(), Mutex::new(None));
         let weak = encoder.downgrade();
+        let (sizes, filter) = (self.sizes.clone(), pipeline.by_name(SIZE).map(|filter| filter.downgrade()));
         sink.add_probe(gst::PadProbeType::BUFFER, move |_, info| match gate.next_frame() {
             Some(rate) => {
+                if let Some(sizes) = &mut *sizes.lock().unwrap_or_else(PoisonError::into_inner) {
+                    let now = Instant::now();
+                    sizes.want_picture(now, rate);
+                    if let (Some(rung), Some(filter)) = (sizes.poll(now), filter.as_ref().and_then(|it| it.upgrade())) {
+                        tracing::info!(%rung, "the camera's size");
+                        filter.set_property("caps", caps(rung));
+                    }
+                }
                 if let Some(encoder) = weak.upgrade() {
                     tell(&encoder, known, rate, &mut told.lock().unwrap_or_else(PoisonError::into_inner));
                 }
@@ -199,11 +223,23 @@ impl Film {
 }
 
 const OUT: &str = "aquila-out";
+const SIZE: &str = "aquila-size";
 
-/// The whole text of the pipeline, and the encoder that is in it.
-fn described(description: &str) -> Result<(String, &'static Encoder), CameraError> {
-    let words = || description.split(|c: char| c.is_whitespace() || c == '!');
-    let known = words().find_map(Encoder::of).ok_or(CameraError::NoEncoder)?;
+/// The text with the name of an encoder in it, and that one.
+fn chosen(CameraSetup { pipeline, h265, .. }: &CameraSetup) -> Result<(String, &'static Encoder), CameraError> {
+    if let Some(known) = Encoder::in_text(pipeline) {
+        return Ok((pipeline.clone(), known));
+    }
+    let rest =
+        pipeline.trim_end().strip_suffix(ANY).filter(|rest| rest.ends_with(|c: char| c.is_whitespace() || c == '!'));
+    let rest = rest.ok_or(CameraError::NoEncoder)?;
+    let is_there = |known: &&Encoder| gst::ElementFactory::find(known.factory).is_some();
+    let known = Encoder::by_preference(*h265).find(is_there).ok_or(CameraError::NoneInstalled)?;
+    Ok((format!("{rest}{}", known.factory), known))
+}
+
+/// The whole text of the pipeline. With sizes, pictures are made smaller and left out in front of the encoder.
+fn described(description: &str, known: &Encoder, has_sizes: bool) -> String {
     let tail = match known.is_h265 {
         true => {
             "h265parse config-interval=-1 ! rtph265pay mtu=1200 config-interval=-1 aggregate-mode=zero-latency pt=96"
@@ -212,8 +248,23 @@ fn described(description: &str) -> Result<(String, &'static Encoder), CameraErro
             "h264parse config-interval=-1 ! rtph264pay mtu=1200 config-interval=-1 aggregate-mode=zero-latency pt=96"
         }
     };
-    let text = format!("{description} ! {tail} ! appsink name={OUT} sync=false async=false max-buffers=4096 drop=true");
-    Ok((text, known))
+    let is_it = |element: &str| words(element).next() == Some(known.factory);
+    let elements = description.split('!').map(|element| match has_sizes && is_it(element) {
+        true => format!(" videorate drop-only=true ! videoscale ! capsfilter name={SIZE} !{element}"),
+        false => element.to_owned(),
+    });
+    let description = elements.collect::<Vec<_>>().join("!");
+    format!("{description} ! {tail} ! appsink name={OUT} sync=false async=false max-buffers=4096 drop=true")
+}
+
+/// What a rung's pictures are like. Not more of them than are filmed.
+fn caps(Rung { width, height, frames_per_second, .. }: Rung) -> gst::Caps {
+    let (least, most) = (gst::Fraction::new(1, 1), gst::Fraction::new(frames_per_second.into(), 1));
+    gst::Caps::builder("video/x-raw")
+        .field("width", i32::from(width))
+        .field("height", i32::from(height))
+        .field("framerate", gst::FractionRange::new(least, most))
+        .build()
 }
 
 /// Sets the rate if it is worth it.

@@ -2,6 +2,8 @@
 
 use aquila_proto::Bitrate;
 
+use crate::encoder::{EncoderKind, Ladder};
+
 /// What a property counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -75,6 +77,34 @@ impl Encoder {
         ENCODERS.iter().find(|encoder| encoder.factory == factory)
     }
 
+    /// The one that a pipeline's text ends with, by name.
+    pub fn in_text(pipeline: &str) -> Option<&'static Self> {
+        words(pipeline).find_map(Self::of)
+    }
+
+    /// Those to try, the best first: H.265 if it may be used, and such as need no processor before those that do.
+    pub fn by_preference(h265: bool) -> impl Iterator<Item = &'static Self> {
+        let group = |is_h265, is_software| {
+            ENCODERS.iter().filter(move |known| known.is_h265 == is_h265 && known.is_software() == is_software)
+        };
+        let of = move |is_h265| group(is_h265, false).chain(group(is_h265, true));
+        of(true).filter(move |_| h265).chain(of(false))
+    }
+
+    fn is_software(&self) -> bool {
+        ["x264enc", "x265enc", "openh264enc"].contains(&self.factory)
+    }
+
+    /// How it follows a change of rate.
+    pub fn kind(&self) -> EncoderKind {
+        match self.factory {
+            "x264enc" => EncoderKind::X264,
+            "x265enc" => EncoderKind::X265,
+            "openh264enc" => EncoderKind::OpenH264,
+            _ => EncoderKind::Unknown,
+        }
+    }
+
     /// What its property is set to for a rate.
     pub fn value(&self, rate: Bitrate) -> String {
         let number = match self.rate.1 {
@@ -85,6 +115,32 @@ impl Encoder {
             Some(control) => format!("controls,{control}=(int){number}"),
             None => number.to_string(),
         }
+    }
+}
+
+/// In a pipeline's text, in the place of an encoder: the best one that there is.
+pub const ANY: &str = "encoder";
+
+/// The words of a pipeline's text.
+pub(super) fn words(pipeline: &str) -> impl Iterator<Item = &str> {
+    pipeline.split(|c: char| c.is_whitespace() || c == '!').filter(|word| !word.is_empty())
+}
+
+/// A camera in this process, as it is configured.
+#[derive(Debug, Clone)]
+pub struct CameraSetup {
+    /// Text of a pipeline whose last element is an encoder, or the word `encoder`.
+    pub pipeline: String,
+    /// Sizes that its pictures may have; `None` if they stay as they are.
+    pub sizes: Option<Ladder>,
+    /// The viewers can show H.265.
+    pub h265: bool,
+}
+
+impl CameraSetup {
+    /// How its encoder follows, as far as that is known before it has been looked for.
+    pub fn kind(&self) -> EncoderKind {
+        Encoder::in_text(&self.pipeline).map_or(EncoderKind::Unknown, Encoder::kind)
     }
 }
 
@@ -99,5 +155,23 @@ mod tests {
         assert_eq!(value("mpph264enc"), "1450700");
         assert_eq!(value("v4l2h264enc"), "controls,video_bitrate=(int)1450700");
         assert!(Encoder::of("jpegenc").is_none());
+    }
+
+    #[test]
+    fn h265_comes_first_where_it_may_and_what_needs_no_processor_before_what_does() {
+        let names = |h265| Encoder::by_preference(h265).map(|known| known.factory).collect::<Vec<_>>();
+        let all = names(true);
+        assert_eq!(all.len(), ENCODERS.len());
+        let place = |factory: &str| all.iter().position(|name| *name == factory).unwrap();
+        assert!(place("vah265enc") < place("x265enc") && place("x265enc") < place("v4l2h264enc"), "{all:?}");
+        assert!(place("vah264enc") < place("x264enc"), "{all:?}");
+        assert!(names(false).iter().all(|name| Encoder::of(name).is_some_and(|known| !known.is_h265)));
+    }
+
+    #[test]
+    fn the_kind_is_that_of_the_encoder_in_the_text() {
+        let kind = |text: &str| CameraSetup { pipeline: text.to_owned(), sizes: None, h265: false }.kind();
+        assert_eq!(kind("v4l2src ! videoconvert!x264enc bitrate=3"), EncoderKind::X264);
+        assert_eq!([kind("v4l2src ! v4l2h264enc"), kind("v4l2src ! encoder")], [EncoderKind::Unknown; 2]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aquila_proto::Side;
-use aquila_proto::cc::CongestionConfig;
+use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::{Identity, PublicKey};
 use aquila_proto::mavlink::Policy;
 use aquila_proto::sched::outbox::OutboxLimits;
@@ -64,6 +64,8 @@ pub struct NodeConfig {
     pub cameras: Vec<(Flow, VideoSpec)>,
     /// What makes the cameras' pictures, if it is to be told how much the link carries.
     pub encoder: Option<EncoderSetup>,
+    /// What the cameras' encoders make, all together.
+    pub encoder_range: EncoderRange,
     /// The modem that the link goes through, if it is to be asked how it hears the network.
     pub modem: Option<ModemSpec>,
     /// Viewers: where RTP goes out.
@@ -101,6 +103,7 @@ impl NodeConfig {
             policy: Policy::default(),
             cameras: Vec::new(),
             encoder: None,
+            encoder_range: EncoderRange::default(),
             modem: None,
             viewers: Vec::new(),
             video_queues: vec![SendQueueConfig::default()],

@@ -7,6 +7,10 @@ fn has(element: &str) -> bool {
 }
 
 /// Films for a while against a node that answers `rate`; gives packets of each tenth of a second, in bytes.
+fn setup(pipeline: &str) -> CameraSetup {
+    CameraSetup { pipeline: pipeline.to_owned(), sizes: None, h265: false }
+}
+
 fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -> Option<Vec<usize>> {
     let needed = ["videotestsrc", "videoconvert", encoder, "rtph264pay", "rtph265pay", "appsink"];
     if let Some(absent) = needed.iter().find(|element| !has(element)) {
@@ -24,7 +28,7 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
     let description = format!(
         "videotestsrc is-live=true pattern=snow ! video/x-raw,width=320,height=240,framerate=30/1 ! videoconvert ! {encoder}"
     );
-    let camera = GstCamera::start(&description, socket.local_addr().unwrap(), gate, receiver).unwrap();
+    let camera = GstCamera::start(&setup(&description), socket.local_addr().unwrap(), gate, receiver).unwrap();
     let (began, mut bytes, mut buffer) = (Instant::now(), vec![0; tenths], [0; 2048]);
     loop {
         let tenth = began.elapsed().as_millis() as usize / 100;
@@ -46,9 +50,15 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
 
 #[test]
 fn a_pipeline_without_an_encoder_is_refused_with_those_that_are_known() {
-    let error = described("videotestsrc ! jpegenc").unwrap_err().to_string();
+    let error = chosen(&setup("videotestsrc ! jpegenc")).unwrap_err().to_string();
     assert!(error.contains("x264enc") && error.contains("v4l2src"), "{error}");
-    assert!(described("a ! x265enc name=enc bitrate=3").unwrap().0.contains("rtph265pay"));
+    let (text, known) = chosen(&setup("a ! x265enc name=enc bitrate=3")).unwrap();
+    assert!(described(&text, known, false).contains("rtph265pay"));
+    let text = described(&text, known, true);
+    assert!(
+        text.starts_with("a ! videorate") && text.contains("capsfilter name=aquila-size ! x265enc name=enc"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -63,4 +73,59 @@ fn pictures_are_left_out_before_they_are_encoded_and_rates_are_followed() {
     assert!(sum(5..20) > 50_000, "{bytes:?}");
     assert!(sum(22..30) < 2_000, "{bytes:?}");
     assert!(sum(45..60) > 10_000 && sum(45..60) < 300_000, "{bytes:?}");
+}
+
+#[test]
+fn an_encoder_is_chosen_where_the_text_leaves_that_open() {
+    if let Some(absent) = ["x264enc", "x265enc"].iter().find(|element| !has(element)) {
+        eprintln!("skipped: there is no {absent}");
+        return;
+    }
+    let of = |h265| chosen(&CameraSetup { h265, ..setup("videotestsrc ! encoder ") }).unwrap();
+    let (text, known) = of(true);
+    assert!(known.is_h265 && text == format!("videotestsrc ! {}", known.factory), "{text}");
+    assert!(!of(false).1.is_h265);
+    assert!(chosen(&setup("videotestsrc ! my-encoder")).is_err());
+}
+
+#[test]
+fn pictures_become_smaller_in_front_of_the_encoder() {
+    if let Some(absent) = ["videotestsrc", "videorate", "videoscale", "x264enc"].iter().find(|element| !has(element)) {
+        eprintln!("skipped: there is no {absent}");
+        return;
+    }
+    let known = Encoder::of("x264enc").unwrap();
+    let source =
+        "videotestsrc num-buffers=90 ! video/x-raw,width=320,height=180,framerate=30/1 ! x264enc tune=zerolatency";
+    let pipeline = gst::parse::launch(&described(source, known, true)).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let is_it = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == known.factory);
+    let encoder = pipeline.iterate_elements().into_iter().flatten().find(is_it).unwrap();
+    // Nobody takes what comes out.
+    pipeline.by_name(OUT).unwrap().set_property("wait-on-eos", false);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (filter, noted) = (pipeline.by_name(SIZE).unwrap(), seen.clone());
+    let rungs = ["320x180@30:500", "160x90@15:0"].map(|rung| rung.parse::<Rung>().unwrap());
+    filter.set_property("caps", caps(rungs[0]));
+    let sink = encoder.static_pad("sink").unwrap();
+    sink.add_probe(gst::PadProbeType::BUFFER, move |pad, _| {
+        let caps = pad.current_caps().unwrap();
+        let now = caps.structure(0).unwrap();
+        let mut noted = noted.lock().unwrap();
+        noted.push((now.get::<i32>("width").unwrap(), now.get::<gst::Fraction>("framerate").unwrap().numer()));
+        if noted.len() == 30 {
+            filter.set_property("caps", super::caps(rungs[1]));
+        }
+        gst::PadProbeReturn::Ok
+    });
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let end = pipeline
+        .bus()
+        .unwrap()
+        .timed_pop_filtered(gst::ClockTime::from_seconds(20), &[gst::MessageType::Eos, gst::MessageType::Error]);
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert!(matches!(end.unwrap().view(), gst::MessageView::Eos(_)));
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen[0], *seen.last().unwrap()), ((320, 30), (160, 15)), "{seen:?}");
+    // 30 large ones, and half of the other 60.
+    assert!((55..=65).contains(&seen.len()), "{}", seen.len());
 }
