@@ -16,6 +16,7 @@ pub mod scream;
 pub(crate) mod testing;
 
 use std::fmt::Debug;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 pub use borrowed::{Borrowed, BorrowedConfig, BorrowedKind};
@@ -123,6 +124,11 @@ pub trait Controller: Debug + Send {
 
     /// What the link is believed to carry.
     fn capacity(&self) -> Bitrate;
+
+    /// The first two packets of every so manieth frame are to leave at once, whatever the pace; of none if nothing is said.
+    fn pair_every(&self) -> Option<NonZeroU32> {
+        None
+    }
 
     /// Delay in the network's queue.
     fn queue_delay(&self) -> Duration;

@@ -60,6 +60,8 @@ pub(super) struct Outbound {
     probe_at_once: bool,
     /// The next packet through the gate may leave then.
     paced_until: Option<Instant>,
+    /// Bytes of a frame's first packet, of which the second has yet to keep the distance.
+    unpaced: usize,
     next_video: usize,
     /// A connection that our peer is resuming beside the one in use, and the last message that was copied to it.
     pub resuming: Option<(ConnectionId, u64)>,
@@ -108,6 +110,11 @@ impl Outbound {
 
     pub fn is_live_now(&self) -> bool {
         self.live
+    }
+
+    /// Pacing has held nothing back of late.
+    fn has_rested(&self, now: Instant) -> bool {
+        self.paced_until.is_none_or(|until| now.saturating_duration_since(until) > PACING_SLACK)
     }
 
     pub fn probe_now(&mut self, now: Instant) {
@@ -391,8 +398,18 @@ impl Session {
             let Some(fragment) = self.video_out[index].pop_fragment(now, max, &mut datagram) else { continue };
             self.outbound.next_video = index + 1;
             self.count_sent(Class::Video, datagram.len() - header_len);
-            self.pace(now, datagram.len() + PACKET_OVERHEAD);
             let leads = fragment.header.index == 0;
+            let bytes = datagram.len() + PACKET_OVERHEAD;
+            // The first two leave at once, unless a frame before keeps the pace: how far apart they arrive tells what the link
+            // carries.
+            let pairs =
+                self.controller.pair_every().is_some_and(|every| fragment.header.frame.is_multiple_of(every.get()));
+            if leads && pairs && self.outbound.has_rested(now) {
+                self.outbound.unpaced = bytes;
+            } else {
+                let first = std::mem::take(&mut self.outbound.unpaced);
+                self.pace(now, first + bytes);
+            }
             return self.finish_datagram(now, datagram, Beside { leads, ..Beside::default() });
         }
         false

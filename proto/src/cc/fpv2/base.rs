@@ -175,6 +175,14 @@ impl Base {
         Some(rise)
     }
 
+    /// Others keep a queue: the base stays what it was, and whether it has risen cannot be found out.
+    pub fn hold(&mut self, now: Instant) {
+        if let Some(base) = self.minimum.value() {
+            self.minimum.update(now, base);
+        }
+        self.test = None;
+    }
+
     fn refuse_if(&mut self, refuse: bool) {
         if refuse {
             self.refused = true;

@@ -10,10 +10,12 @@
 
 mod base;
 mod capacity;
+mod company;
 mod drain;
 mod reaction;
 mod stall;
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use super::minimum::Minimum;
@@ -22,6 +24,7 @@ use crate::sched::reserve::R_SAFE;
 use crate::{Bitrate, ByteCount};
 use base::Base;
 use capacity::{Arrival, Trains, Verdict};
+use company::Company;
 use drain::Drain;
 use reaction::Reaction;
 use stall::Stall;
@@ -97,6 +100,8 @@ const MAX_WINDOW: ByteCount = ByteCount(64 << 20);
 const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
 /// The queue above which frames are left out while the encoder makes more than the link carries.
 const SKIP_ABOVE_AT_FLOOR: Duration = Duration::from_millis(10);
+/// What waits at the sender above which frames are left out while others keep the network's queue long.
+const SKIP_ABOVE_IF_CROWDED: Duration = Duration::from_millis(80);
 
 /// The controller.
 #[derive(Debug)]
@@ -109,6 +114,9 @@ pub struct Fpv2 {
     /// When the capacity last grew to what was proven, by the sender's clock, µs.
     proven_us: Option<u64>,
     trains: Trains,
+    company: Company,
+    /// Somebody else keeps the queue long.
+    crowded: bool,
     base: Base,
     /// (sender's clock when it was heard - receiver's clock when it arrived) of the newest packet of each report, µs.
     feedback_us: Minimum<i64>,
@@ -139,6 +147,8 @@ impl Fpv2 {
             found: false,
             proven_us: None,
             trains: Trains::default(),
+            company: Company::new(),
+            crowded: false,
             base: Base::new(),
             feedback_us: Minimum::new(FEEDBACK_SPAN),
             least_feedback_us: Minimum::new(LONG_FEEDBACK_SPAN),
@@ -165,11 +175,28 @@ impl Fpv2 {
         plausible.or(self.rtt.value()).unwrap_or(INITIAL_RTT)
     }
 
+    /// What of the link is ours.
+    fn ours(&self) -> Bitrate {
+        self.company.share().unwrap_or(self.capacity)
+    }
+
+    fn look_for_company(&mut self, now: Instant) {
+        match self.found {
+            true => {
+                let floor = Duration::from_micros(self.base.floor_us() as u64);
+                let satisfied = self.target_rate() >= self.range.most;
+                self.company.update(now, self.capacity, floor, self.pipe() + self.queue_delay(), satisfied);
+            }
+            false => self.company.forget_trains(),
+        }
+        self.crowded = self.company.is_crowded(now);
+    }
+
     /// Bytes that wait in the network: what is in flight beyond what the path holds.
     fn network_queue(&self, load: Load) -> u64 {
         // Some of it will never arrive.
         let in_flight = ByteCount((load.in_flight.0 as f64 * self.reaction.arrives()) as u64);
-        in_flight.saturating_sub(self.capacity.bytes_in(self.pipe() + FEEDBACK_SLACK)).0
+        in_flight.saturating_sub(self.ours().bytes_in(self.pipe() + FEEDBACK_SLACK)).0
     }
 
     fn update_capacity(&mut self, now: Instant, now_us: u64) {
@@ -227,7 +254,7 @@ impl Fpv2 {
 
     /// Whether what waits is from a source that does not ask: a camera that does is told to wait long before.
     fn is_saturated(&self) -> bool {
-        self.load.beside > ByteCount::ZERO || self.capacity.time_for(self.load.queued) > self.config.skip_above * 2
+        self.load.beside > ByteCount::ZERO || self.ours().time_for(self.load.queued) > self.config.skip_above * 2
     }
 
     /// From 0 to 1: how likely it is that the link will fail soon.
@@ -258,7 +285,10 @@ impl Controller for Fpv2 {
         let mut newest = None;
         for packet in reports.packets {
             self.reaction.on_packet(packet.arrived_us.is_some(), packet.ce);
-            let Some(arrived_us) = packet.arrived_us else { continue };
+            let Some(arrived_us) = packet.arrived_us else {
+                self.company.on_loss();
+                continue;
+            };
             newest = newest.max(Some(arrived_us));
             let delay_us = arrived_us as i64 - packet.sent_us as i64;
             if let Some(queue_us) = self.base.on_delay(now, delay_us, packet.bytes.0) {
@@ -267,6 +297,7 @@ impl Controller for Fpv2 {
                     self.led_us = queue_us;
                 }
             }
+            self.company.on_arrival(now, packet.sent_us, arrived_us, packet.bytes.0, packet.leads);
             if let Some(base) = self.base.value() {
                 let arrival = Arrival { sent_us: packet.sent_us, arrived_us, bytes: packet.bytes.0 };
                 self.trains.on_arrival(arrival, base, doubtful_us);
@@ -278,15 +309,21 @@ impl Controller for Fpv2 {
         self.least_feedback_us.update(now, back_us);
         if self.stall.on_word() {
             self.trains.clear();
+            self.company.forget_trains();
         }
         let update = if self.found { UPDATE } else { FIRST_UPDATE };
         if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= update) {
             self.last_update = Some(now);
-            if let Some((rtt, back_us)) = self.rtt.value().zip(self.least_feedback_us.value()) {
+            let both = self.rtt.value().zip(self.least_feedback_us.value());
+            if let Some((rtt, back_us)) = both.filter(|_| self.company.share().is_none()) {
                 self.base.on_round_trip(now, rtt, back_us);
             }
             self.update_capacity(now, reports.now_us);
-            self.test_base(now);
+            self.look_for_company(now);
+            match self.company.share() {
+                None => self.test_base(now),
+                Some(_) => self.base.hold(now),
+            }
         }
     }
 
@@ -305,6 +342,8 @@ impl Controller for Fpv2 {
     fn on_path_change(&mut self, _: Instant) {
         self.base.reset();
         self.trains.clear();
+        self.company = Company::new();
+        self.crowded = false;
         self.feedback_us = Minimum::new(FEEDBACK_SPAN);
         self.least_feedback_us = Minimum::new(LONG_FEEDBACK_SPAN);
         self.rtt = Minimum::new(RTT_SPAN);
@@ -331,8 +370,9 @@ impl Controller for Fpv2 {
         let most = self.rtt.value().map_or(MAX_RTT, |rtt| rtt + late);
         let slack = if self.is_saturated() { SLACK_IF_SATURATED } else { self.config.slack };
         // A packet more lets none wait for a whole round trip; on a slow link it would be a queue.
-        let packet = ByteCount(MSS).min(self.capacity.bytes_in(PACKET));
-        let window = self.capacity.bytes_in(self.pipe().min(most) + slack) + packet;
+        let packet = ByteCount(MSS).min(self.ours().bytes_in(PACKET));
+        let others = if self.crowded { self.queue_delay() } else { Duration::ZERO };
+        let window = self.ours().bytes_in(self.pipe().min(most) + others + slack) + packet;
         window.max(ByteCount(2 * MSS)).min(MAX_WINDOW)
     }
 
@@ -340,16 +380,20 @@ impl Controller for Fpv2 {
         // The pause of a drain comes back as a gap in what is heard; the whole window would leave at once.
         let refilling = self.drain.ends().is_some_and(|end| now < end + self.pipe() * 3 / 2);
         let gain = if self.found { self.config.pacing_gain } else { FIRST_PACING_GAIN };
-        self.capacity * if refilling { 1.0 } else { gain }
+        self.ours() * if refilling { 1.0 } else { gain }
     }
 
     fn target_rate(&self) -> Bitrate {
         let Fpv2Config { utilisation, horizon, reserve, .. } = self.config;
         let horizon = horizon.as_secs_f64();
-        let capacity = self.capacity.0 as f64;
+        let capacity = self.ours().0 as f64;
         let share = utilisation * self.reaction.share();
-        let queued = 8.0 * (self.network_queue(self.load) + self.load.queued.0) as f64 / horizon;
-        let standing = (self.led_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
+        // A queue that others keep is not ours to work off.
+        let in_network = if self.crowded { 0 } else { self.network_queue(self.load) };
+        let queued = 8.0 * (in_network + self.load.queued.0) as f64 / horizon;
+        // What a frame meets of others' is a matter of when it comes.
+        let met_us = if self.company.share().is_some() { 0 } else { self.led_us };
+        let standing = (met_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
         // The capacity is that of what arrives.
         let rate = (capacity * (share - STANDING_SHARE * standing / horizon) - queued) / self.reaction.arrives();
         Bitrate(rate.max(0.0) as u64) - reserve
@@ -358,15 +402,22 @@ impl Controller for Fpv2 {
     fn may_encode(&self, now: Instant, load: Load) -> bool {
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
         // nearly through.
-        let at_floor = self.capacity * self.config.utilisation < self.range.least;
+        if self.crowded {
+            return !self.stall.is_stalled() && self.ours().time_for(load.queued) <= SKIP_ABOVE_IF_CROWDED;
+        }
+        let at_floor = self.ours() * self.config.utilisation < self.range.least;
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
         // Feedback and the like, of a packet, wait there all the time.
         let waits = ByteCount(self.network_queue(load)) + (load.queued - ByteCount(MSS));
-        !self.stall.is_stalled() && !self.drain.is_draining(now) && self.capacity.time_for(waits) <= skip_above
+        !self.stall.is_stalled() && !self.drain.is_draining(now) && self.ours().time_for(waits) <= skip_above
     }
 
     fn capacity(&self) -> Bitrate {
         self.capacity
+    }
+
+    fn pair_every(&self) -> Option<NonZeroU32> {
+        Some(self.company.pair_every())
     }
 
     fn queue_delay(&self) -> Duration {

@@ -1,0 +1,284 @@
+//! Others on the link: whether there are any, and what is our share.
+//!
+//! Two packets that leave at once meet a queue one behind the other, whoever else is in it: they arrive as far apart as the link
+//! takes for one, so the head of each frame tells what the link carries in all. What a train of packets brings is what the link
+//! carries for us, since others get in between. Where the second is much less than the first for seconds, we have company, and
+//! then neither a queue nor a train tells what we should send: he who sends less is told to send less still.
+//!
+//! So a share of the link takes the place of the capacity. While all others yield to a queue as well, it grows by addition and
+//! falls by a factor when the floor rises over its own low of late, which all see at once however their frames lie in time; that
+//! makes shares equal (Chiu and Jain 1989). Beside somebody who fills the queue whatever we do, it falls only at losses.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use crate::Bitrate;
+use crate::cc::minimum::Minimum;
+
+/// Packets that left within this of each other left at once.
+const AT_ONCE_US: u64 = 300;
+/// Smaller packets take their time by their number, not by their size.
+const LEAST_BYTES: u64 = 500;
+/// Radios give out several packets at once; so links above 10 Mbit/s look like that, and shared ones are not known for such.
+const LEAST_GAP_US: u64 = 1_000;
+/// Pairs are averaged over this many, and no longer than this.
+const PAIRS: f64 = 60.0;
+const PAIRS_SPAN: Duration = Duration::from_secs(2);
+/// On a link below this, pairs are made of every so manieth frame only, while there is nobody else.
+const SLOW: Bitrate = Bitrate::kbps(1_500);
+const SELDOM: NonZeroU32 = NonZeroU32::new(6).expect("not 0");
+/// Nothing is said before so many, or so long after the last one.
+const FIRST_PAIRS: u32 = 30;
+const STALE: Duration = Duration::from_secs(4);
+/// A link that brings less than so many pairs in this time stutters: its queue is nobody's doing.
+const STEADY_PAIRS: usize = 8;
+const STEADY_SPAN: Duration = Duration::from_millis(1_500);
+/// What we get is smoothed over this long, and over less to see the end.
+const MINE_SPAN: f64 = 3.0;
+const RECENT_SPAN: f64 = 1.0;
+/// There are others if we get less of the link than this, and none any more above that.
+const COMPANY_BELOW: f64 = 0.7;
+const ALONE_ABOVE: f64 = 0.85;
+/// Growth of the share in a second.
+const GROWTH: f64 = 0.1;
+/// The floor's rise over the least of [`LOW_SPAN`] at which all give way, to this.
+const RISE: Duration = Duration::from_millis(4);
+/// The same in what the link takes time for: three full packets.
+const RISE_BITS: f64 = 3.0 * 1240.0 * 8.0;
+const LOW_SPAN: Duration = Duration::from_secs(3);
+const AT_RISE: f64 = 0.9;
+/// What a fall of the share brings is seen a round trip and this long after.
+const FLOOR_SPAN: Duration = Duration::from_millis(150);
+/// Somebody fills the queue if the floor has been above this for so long, though all who yield would have, and that within so long.
+const FULL: Duration = Duration::from_millis(60);
+const FULL_AFTER: Duration = Duration::from_secs(1);
+const FULL_SPAN: Duration = Duration::from_secs(2);
+const AT_LOSS: f64 = 0.85;
+/// Bounds of the share; beside somebody who fills the queue, he keeps half.
+const LEAST: f64 = 0.02;
+const MOST_IF_CROWDED: f64 = 0.5;
+
+/// What is known of others.
+#[derive(Debug)]
+pub(super) struct Company {
+    /// First packet of a frame: (sent, arrived), each by its clock, µs.
+    head: Option<(u64, u64)>,
+    /// Seconds that the link takes for a bit, by pairs.
+    link: f64,
+    pairs: u32,
+    /// When pairs were heard of, in [`STEADY_SPAN`].
+    heard: VecDeque<Instant>,
+    /// What trains bring, smoothed over [`MINE_SPAN`] and [`RECENT_SPAN`], bit/s.
+    mine: Option<(f64, f64)>,
+    /// Our share of the link, while there are others.
+    share: Option<f64>,
+    low: Minimum<Duration>,
+    lost: bool,
+    fell: Option<Instant>,
+    /// The floor has been above [`FULL`] since then, and was when somebody filled the queue for sure.
+    full_since: Option<Instant>,
+    full: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Company {
+    pub fn new() -> Self {
+        Self {
+            head: None,
+            link: 0.0,
+            pairs: 0,
+            heard: VecDeque::new(),
+            mine: None,
+            share: None,
+            low: Minimum::new(LOW_SPAN),
+            lost: false,
+            fell: None,
+            full: None,
+            full_since: None,
+            last: None,
+        }
+    }
+
+    /// Takes in a packet that arrived, in order of sending; `leads`: the first of a frame.
+    pub fn on_arrival(&mut self, now: Instant, sent_us: u64, arrived_us: u64, bytes: u64, leads: bool) {
+        let head = std::mem::replace(&mut self.head, leads.then_some((sent_us, arrived_us)));
+        let Some((head_sent_us, head_arrived_us)) = head else { return };
+        if sent_us.saturating_sub(head_sent_us) > AT_ONCE_US || bytes < LEAST_BYTES {
+            return;
+        }
+        let gap_us = arrived_us.saturating_sub(head_arrived_us).max(LEAST_GAP_US);
+        let taken = gap_us as f64 / 1e6 / (bytes * 8) as f64;
+        let since = self.heard.back().map_or(PAIRS_SPAN, |at| now.saturating_duration_since(*at));
+        self.pairs = self.pairs.saturating_add(1);
+        let weight = (1.0 / f64::from(self.pairs).min(PAIRS)).max(since.as_secs_f64() / PAIRS_SPAN.as_secs_f64());
+        self.link += (taken - self.link) * weight.min(1.0);
+        self.heard.push_back(now);
+        self.forget(now);
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while self.heard.len() > 1
+            && self.heard.front().is_some_and(|at| now.saturating_duration_since(*at) > STEADY_SPAN)
+        {
+            self.heard.pop_front();
+        }
+    }
+
+    /// The first two packets of every so manieth frame are to leave at once. On a slow link the second is in the way of commands,
+    /// so there, unless there are others, no more than it takes to see that it is one.
+    pub fn pair_every(&self) -> NonZeroU32 {
+        let is_slow = self.pairs >= FIRST_PAIRS && self.link * SLOW.0 as f64 > 1.0;
+        if is_slow && self.share.is_none() { SELDOM } else { NonZeroU32::MIN }
+    }
+
+    /// Takes in a loss.
+    pub fn on_loss(&mut self) {
+        self.lost = true;
+    }
+
+    /// Judges anew. `capacity`: what trains bring; `floor`: least queue of late; `rtt`: with the queue; `satisfied`: the encoder
+    /// makes no more anyway.
+    pub fn update(&mut self, now: Instant, capacity: Bitrate, floor: Duration, rtt: Duration, satisfied: bool) {
+        let elapsed = self.last.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let elapsed = elapsed.as_secs_f64().min(0.2);
+        let lost = std::mem::take(&mut self.lost);
+        self.low.update(now, floor);
+        self.forget(now);
+        let capacity = capacity.0 as f64;
+        let (mine, recent) = self.mine.get_or_insert((capacity, capacity));
+        *mine += (capacity - *mine) * elapsed / MINE_SPAN;
+        *recent += (capacity - *recent) * elapsed / RECENT_SPAN;
+        let (mine, recent) = (*mine * self.link, *recent * self.link);
+        if floor <= FULL {
+            self.full_since = None;
+        } else if self.heard.len() >= STEADY_PAIRS {
+            let since = *self.full_since.get_or_insert(now);
+            if self.is_full(now) || now.saturating_duration_since(since) > FULL_AFTER {
+                self.full = Some(now);
+            }
+        }
+        let is_known =
+            self.pairs >= FIRST_PAIRS && self.heard.back().is_some_and(|at| now.saturating_duration_since(*at) < STALE);
+        self.share = match self.share {
+            None if is_known && mine.max(recent) < COMPANY_BELOW && !satisfied => Some(mine),
+            Some(share) if is_known && recent < ALONE_ABOVE => {
+                Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST))
+            }
+            _ => None,
+        };
+    }
+
+    fn next(&mut self, now: Instant, share: f64, elapsed: f64, floor: Duration, rtt: Duration, lost: bool) -> f64 {
+        let since = self.fell.map_or(Duration::MAX, |at| now.saturating_duration_since(at));
+        let (falls, most) = if self.is_full(now) {
+            ((lost && since > rtt).then_some(AT_LOSS), MOST_IF_CROWDED)
+        } else {
+            let rise = floor.saturating_sub(self.low.value().unwrap_or_default());
+            let limit = RISE.max(Duration::from_secs_f64(self.link * RISE_BITS));
+            // What others do at once tells no more until the fall has been seen.
+            if rise >= limit && since <= rtt + FLOOR_SPAN {
+                return share;
+            }
+            ((rise >= limit).then_some(AT_RISE), 1.0)
+        };
+        match falls {
+            Some(factor) => {
+                self.fell = Some(now);
+                share * factor
+            }
+            None => (share + GROWTH * elapsed).min(most),
+        }
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        self.full.is_some_and(|at| now.saturating_duration_since(at) < FULL_SPAN)
+    }
+
+    /// Somebody keeps the queue long, whatever we do.
+    pub fn is_crowded(&self, now: Instant) -> bool {
+        self.share.is_some() && self.is_full(now)
+    }
+
+    /// What is ours of what the link carries, while there are others.
+    pub fn share(&self) -> Option<Bitrate> {
+        self.share.map(|share| Bitrate((share / self.link.max(1e-12)) as u64))
+    }
+
+    /// What trains bring is found out anew.
+    pub fn forget_trains(&mut self) {
+        self.mine = None;
+        self.share = None;
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests {
+    use super::*;
+
+    const LINK_US: u64 = 2_000;
+    const RTT: Duration = Duration::from_millis(60);
+
+    /// `seconds` of frames at 30 Hz whose heads come 2 ms apart (1000 bytes: 4 Mbit/s), while trains bring `mbps` and the floor is
+    /// `floor`.
+    fn run(company: &mut Company, now: &mut Instant, seconds: u64, mbps: u64, floor: Duration) {
+        for _ in 0..seconds * 30 {
+            *now += Duration::from_micros(33_333);
+            company.on_arrival(*now, 0, 0, 1000, true);
+            company.on_arrival(*now, 0, LINK_US, 1000, false);
+            company.update(*now, Bitrate::mbps(mbps), floor, RTT, false);
+        }
+    }
+
+    #[test]
+    fn who_gets_all_is_alone() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 10, 4, Duration::ZERO);
+        assert_eq!(company.share(), None);
+    }
+
+    #[test]
+    fn a_share_grows_until_the_floor_rises_and_ends_with_the_company() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 3, 1, Duration::ZERO);
+        let before = company.share().expect("a quarter of the link is company");
+        run(&mut company, &mut now, 2, 1, Duration::ZERO);
+        let grown = company.share().expect("still");
+        assert!(grown >= before + Bitrate::kbps(700), "{before:?} {grown:?}");
+        run(&mut company, &mut now, 1, 1, Duration::from_millis(12));
+        assert!(company.share().expect("still") < grown * 0.8);
+        assert!(!company.is_crowded(now), "nobody fills the queue");
+        run(&mut company, &mut now, 6, 4, Duration::ZERO);
+        assert_eq!(company.share(), None, "the others have gone");
+    }
+
+    #[test]
+    fn beside_one_who_fills_the_queue_only_losses_count() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 3, 1, Duration::ZERO);
+        run(&mut company, &mut now, 12, 1, Duration::from_millis(150));
+        assert!(company.is_crowded(now));
+        assert!(
+            company.share().is_some_and(|share| share.0.abs_diff(2_000_000) < 1_000),
+            "half: {:?}",
+            company.share()
+        );
+        company.on_loss();
+        now += Duration::from_millis(33);
+        company.update(now, Bitrate::mbps(1), Duration::from_millis(150), RTT, false);
+        assert!(company.share().expect("still") < Bitrate::mbps(2) * 0.9);
+    }
+
+    #[test]
+    fn a_link_that_stutters_is_not_crowded() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 3, 1, Duration::ZERO);
+        for _ in 0..20 {
+            now += Duration::from_millis(500);
+            company.update(now, Bitrate::mbps(1), Duration::from_millis(200), RTT, false);
+            assert!(!company.is_crowded(now));
+        }
+        assert_eq!(company.share(), None, "and nothing is known of it after a while");
+    }
+}
