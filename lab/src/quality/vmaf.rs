@@ -161,7 +161,7 @@ mod tests {
             }
             judging.finish().unwrap()
         };
-        let (same, blurred) = (score(&Yuv::clone), score(&|filmed| scaled(&scaled(filmed, 80, 44), size.0, size.1)));
+        let (same, blurred) = (score(&Yuv::clone), score(&|filmed| scaled(&scaled(filmed, 64, 36), size.0, size.1)));
         assert!(same > 90.0 && blurred < 50.0, "{same} and {blurred}");
     }
 }

@@ -51,7 +51,7 @@ const AT_RISE: f64 = 0.9;
 /// What a fall of the share brings is seen a round trip and this long after.
 const FLOOR_SPAN: Duration = Duration::from_millis(150);
 /// Somebody fills the queue if the floor has been above this for so long, though all who yield would have, and that within so long.
-const FULL: Duration = Duration::from_millis(60);
+const FULL: Duration = Duration::from_millis(40);
 const FULL_AFTER: Duration = Duration::from_secs(1);
 const FULL_SPAN: Duration = Duration::from_secs(2);
 const AT_LOSS: f64 = 0.85;
