@@ -6,11 +6,11 @@ fn has(element: &str) -> bool {
     gst::init().is_ok() && gst::ElementFactory::find(element).is_some()
 }
 
-/// Films for a while against a node that answers `rate`; gives packets of each tenth of a second, in bytes.
 fn setup(pipeline: &str) -> CameraSetup {
     CameraSetup { pipeline: pipeline.to_owned(), sizes: None, h265: false }
 }
 
+/// Films for a while against a node that answers `rate`; gives packets of each tenth of a second, in bytes.
 fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -> Option<Vec<usize>> {
     let needed = ["videotestsrc", "videoconvert", encoder, "rtph264pay", "rtph265pay", "appsink"];
     if let Some(absent) = needed.iter().find(|element| !has(element)) {
