@@ -22,6 +22,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     pair.add_source(Source::Video { rate: Bitrate::mbps(8), packet: 1200 }, end);
     pair.run_until(end);
-    println!("{}", pair.stats(Side::Air).sent[Class::Video.index()]);
+    println!("{}", pair.stats(Side::Air).counters.sent[Class::Video.index()]);
     Ok(())
 }
