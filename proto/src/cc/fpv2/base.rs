@@ -16,7 +16,7 @@ const LARGE: u64 = 500;
 const LARGE_MEMORY: Duration = Duration::from_millis(80);
 const LARGE_BASE: Duration = Duration::from_secs(1);
 /// A floor above this, or what three full packets take, is looked into, for this long and one and a half round trips: what is sent now is seen after one.
-const SUSPICIOUS_BYTES: f64 = 3.0 * 1240.0;
+const SUSPICIOUS_BYTES: f64 = 3.0 * super::MSS as f64;
 const SUSPICIOUS: Duration = Duration::from_millis(22);
 const LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(2);

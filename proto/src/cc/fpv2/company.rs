@@ -20,7 +20,8 @@ use crate::cc::minimum::Minimum;
 const AT_ONCE_US: u64 = 300;
 /// Smaller packets take their time by their number, not by their size.
 const LEAST_BYTES: u64 = 500;
-/// Radios give out several packets at once; so links above 10 Mbit/s look like that, and shared ones are not known for such.
+/// Radios give out several packets at once. So no link counts for more than a packet a millisecond, 10 Mbit/s, and others on a faster
+/// one are not seen.
 const LEAST_GAP_US: u64 = 1_000;
 /// Pairs are averaged over this many, and no longer than this.
 const PAIRS: f64 = 60.0;
@@ -45,7 +46,7 @@ const GROWTH: f64 = 0.1;
 /// The floor's rise over the least of [`LOW_SPAN`] at which all give way, to this.
 const RISE: Duration = Duration::from_millis(4);
 /// The same in what the link takes time for: three full packets.
-const RISE_BITS: f64 = 3.0 * 1240.0 * 8.0;
+const RISE_BITS: f64 = 3.0 * super::MSS as f64 * 8.0;
 const LOW_SPAN: Duration = Duration::from_secs(3);
 const AT_RISE: f64 = 0.9;
 /// What a fall of the share brings is seen a round trip and this long after.

@@ -5,8 +5,8 @@
 //! of late; a queue that is allowed to stand becomes part of that minimum, and the target grows with it
 //! (`docs/deviations.md`). Here nothing is allowed to stand. The rate follows from the capacity ([`capacity`]), less what
 //! works off the queue within [`Fpv2Config::horizon`]; the queue is what is in flight beyond what the path holds; the path's
-//! own delay is told from a queue by whether it drains ([`base`]). `docs/congestion.md` has the design, its constants and what
-//! each part is worth.
+//! own delay is told from a queue by whether it drains ([`base`]). Who is not alone on the link takes his share ([`company`]).
+//! `docs/congestion.md` has the design, its constants and what each part is worth.
 
 mod base;
 mod capacity;
@@ -400,11 +400,11 @@ impl Controller for Fpv2 {
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
-        // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
-        // nearly through.
         if self.crowded {
             return !self.stall.is_stalled() && self.ours().time_for(load.queued) <= SKIP_ABOVE_IF_CROWDED;
         }
+        // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
+        // nearly through.
         let at_floor = self.ours() * self.config.utilisation < self.range.least;
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
         // Feedback and the like, of a packet, wait there all the time.
