@@ -4,6 +4,7 @@ pub mod agreement;
 pub mod aircraft;
 pub mod camera;
 pub mod channels;
+mod closed_loop;
 pub mod demo;
 mod ends;
 mod fnv;

@@ -2,11 +2,13 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::plan::{CheckPlan, Plan};
+use crate::closed_loop::{Completion, Loop};
+use crate::plan::{CheckPlan, Plan, Time};
 use crate::record::{Flow, LinkSeries, Message, Run};
 use crate::viewer::Viewer;
 
@@ -97,6 +99,14 @@ impl Metrics {
             if of_plan.is_some_and(|traffic| traffic.video.is_some()) {
                 self.add_viewer(&prefix, &judged_span, &flows);
             }
+            if let Some(deadline) = of_plan.and_then(|traffic| traffic.deadline).map(Time::get) {
+                let in_time = |message: &&Message| message.arrived.is_some_and(|at| at - message.sent <= deadline);
+                let late = 1.0 - judged().filter(in_time).count() as f64 / sent.max(1) as f64;
+                self.set(format!("{prefix}.late_share"), if sent == 0 { 0.0 } else { late });
+            }
+            if let Some(looped) = Loop::of(plan, contender, &flow.name) {
+                self.add_loop(&prefix, &looped, plan, &flows, &judged_span);
+            }
             self.add_distribution(&format!("{prefix}.recovery_ms"), recoveries(&flow.name, flow.direction, runs));
         }
     }
@@ -126,8 +136,40 @@ impl Metrics {
         }
     }
 
+    /// Of commands that wait for each other: how regularly they came, and how long all of them took.
+    fn add_loop(&mut self, prefix: &str, looped: &Loop, plan: &Plan, flows: &[&Flow], judged: &Range<Duration>) {
+        let gaps: Vec<f64> =
+            flows.iter().flat_map(|flow| inter_arrivals(flow, judged)).map(|t| t.as_secs_f64()).collect();
+        if let Some((mean, std)) = mean_and_std(&gaps) {
+            self.set(format!("{prefix}.inter_arrival_s.mean"), mean);
+            self.set(format!("{prefix}.inter_arrival_s.std"), std);
+            let mut sorted = gaps;
+            sorted.sort_unstable_by(f64::total_cmp);
+            for (name, share) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)] {
+                let rank = (sorted.len() as f64 * share).ceil() as usize;
+                self.set(format!("{prefix}.inter_arrival_s.{name}"), sorted[rank.clamp(1, sorted.len()) - 1]);
+            }
+            let above = sorted.iter().filter(|gap| **gap > 1.0).count();
+            self.set(format!("{prefix}.inter_arrival_s.above_1s_share"), above as f64 / sorted.len() as f64);
+        }
+        let completions: Vec<Completion> = flows.iter().map(|flow| looped.completion(flow, plan.duration())).collect();
+        let arrived = flows.iter().flat_map(|flow| &flow.messages).filter(|message| message.times > 0).count();
+        let wanted = looped.count as usize * flows.len();
+        self.set(format!("{prefix}.delivered_share"), arrived as f64 / wanted as f64);
+        let censored = completions.iter().filter(|completion| completion.is_censored).count();
+        self.set(format!("{prefix}.completion_s.censored"), censored as f64);
+        let mut times: Vec<f64> = completions.iter().map(|completion| completion.time.as_secs_f64()).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        if let Some((mean, std)) = mean_and_std(&times) {
+            self.set(format!("{prefix}.completion_s.mean"), mean);
+            self.set(format!("{prefix}.completion_s.std"), std);
+            self.set(format!("{prefix}.completion_s.min"), times[0]);
+            self.set(format!("{prefix}.completion_s.max"), times[times.len() - 1]);
+        }
+    }
+
     /// What a viewer of a flow of video sees.
-    fn add_viewer(&mut self, prefix: &str, judged: &std::ops::Range<Duration>, flows: &[&Flow]) {
+    fn add_viewer(&mut self, prefix: &str, judged: &Range<Duration>, flows: &[&Flow]) {
         let viewers: Vec<Viewer> = flows.iter().map(|flow| Viewer::new(flow, judged)).collect();
         let due: usize = viewers.iter().map(|viewer| viewer.due).sum();
         let shown: usize = viewers.iter().map(|viewer| viewer.shown.len()).sum();
@@ -209,6 +251,22 @@ pub fn recoveries(name: &str, direction: usize, runs: &[&Run]) -> Vec<Duration> 
         run.returns.iter().filter_map(first_after).collect::<Vec<_>>()
     };
     runs.iter().flat_map(of_run).collect()
+}
+
+/// Times between the arrivals of a flow's messages, in the order in which they came.
+pub fn inter_arrivals(flow: &Flow, judged: &Range<Duration>) -> Vec<Duration> {
+    let sent_within = flow.messages.iter().filter(|message| judged.contains(&message.sent));
+    let mut arrivals: Vec<Duration> = sent_within.filter_map(|message| message.arrived).collect();
+    arrivals.sort_unstable();
+    arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// Mean and sample standard deviation; of a single value, 0.
+fn mean_and_std(values: &[f64]) -> Option<(f64, f64)> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (!values.is_empty()).then(|| (mean, (squares / (count - 1.0).max(1.0)).sqrt()))
 }
 
 /// The smallest value that at least this share of a sorted list does not exceed.

@@ -124,10 +124,10 @@ fn verdict(judgement: &Judgement) -> Result<(), Failure> {
 
 fn check_all(out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut failed = Vec::new();
-    for name in scenarios::names() {
+    for name in scenarios::checked() {
         let judgement = judged(name, None, None)?;
         let holds = judgement.checks.iter().filter(|check| check.pass).count();
-        let line = format!("{name:<12} {holds:>3} of {:>3} checks hold   {}\n", judgement.checks.len(), judgement.plan);
+        let line = format!("{name:<18} {holds:>3} of {:>3} checks hold   {}\n", judgement.checks.len(), judgement.plan);
         out.extend_from_slice(line.as_bytes());
         for outcome in judgement.checks.iter().filter(|check| !check.pass) {
             write_outcome(out, outcome).map_err(|error| Failure::Runtime(error.into()))?;
@@ -145,7 +145,7 @@ fn check_all(out: &mut Vec<u8>) -> Result<(), Failure> {
 fn list(out: &mut Vec<u8>) -> io::Result<()> {
     for name in scenarios::names() {
         if let Ok(plans) = scenarios::open(name) {
-            writeln!(out, "{name:<12} {}", plans[0].1.title)?;
+            writeln!(out, "{name:<18} {}", plans[0].1.title)?;
         }
     }
     Ok(())
@@ -190,6 +190,7 @@ fn write_tables(out: &mut Vec<u8>, judgement: &Judgement) -> io::Result<()> {
                 }
             }
         }
+        write_intervals(out, &variant.metrics)?;
     }
     if !judgement.checks.is_empty() {
         writeln!(out)?;
@@ -198,6 +199,44 @@ fn write_tables(out: &mut Vec<u8>, judgement: &Judgement) -> io::Result<()> {
         write_outcome(out, outcome)?;
     }
     write_agreement(out, judgement)
+}
+
+/// Of commands that wait for each other, or have a deadline.
+fn write_intervals(out: &mut Vec<u8>, metrics: &serde_json::Value) -> io::Result<()> {
+    let mut has_head = false;
+    for (contender, flows) in metrics.as_object().into_iter().flatten() {
+        for (flow, directions) in flows.as_object().into_iter().flatten() {
+            for (direction, figures) in directions.as_object().into_iter().flatten() {
+                let figure = |path: &str| figures.pointer(path).and_then(serde_json::Value::as_f64);
+                if figure("/inter_arrival_s/mean").or(figure("/late_share")).is_none() {
+                    continue;
+                }
+                if !std::mem::replace(&mut has_head, true) {
+                    writeln!(
+                        out,
+                        "\n{:<34} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                        "seconds", "late %", "mean gap", "std", "max", "all after", "censored", "arrived %"
+                    )?;
+                }
+                let text = |value: Option<f64>, places: usize| {
+                    value.map_or("-".to_owned(), |value| format!("{value:.places$}"))
+                };
+                writeln!(
+                    out,
+                    "{:<34} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                    format!("{contender} {flow} {direction}"),
+                    text(figure("/late_share").map(|share| share * 100.0), 2),
+                    text(figure("/inter_arrival_s/mean"), 4),
+                    text(figure("/inter_arrival_s/std"), 4),
+                    text(figure("/inter_arrival_s/max"), 2),
+                    text(figure("/completion_s/mean"), 2),
+                    text(figure("/completion_s/censored"), 0),
+                    text(figure("/delivered_share").map(|share| share * 100.0), 2),
+                )?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Live beside virtual time.

@@ -57,6 +57,8 @@ const MAX_REPEATS: u32 = 10_000;
 const GRANTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 /// Others on the links of a contender.
 const MAX_COMPANY: usize = 16;
+/// Copies of a message on a link.
+const MAX_COPIES: u32 = 16;
 /// Longest name of a network interface (IFNAMSIZ less its end).
 const MAX_NAME: usize = 15;
 
@@ -162,6 +164,7 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
         })?;
         let mtu = contender.get_ref().mtu;
         require((1200..=9000).contains(&mtu), Some(contender.span()), || format!("mtu {mtu}: from 1200 to 9000"))?;
+        check_copies(contender.get_ref()).map_err(|message| (Some(contender.span()), message))?;
     }
     for contender in &plan.contenders {
         check_company(plan, contender.get_ref())?;
@@ -172,6 +175,12 @@ fn check(plan: &Plan) -> Result<(), Wrong> {
         let name = traffic.get_ref().name();
         let distinct = is_name(name) && names.insert(name);
         require(distinct, Some(traffic.span()), || format!("traffic needs different names without dots: '{name}'"))?;
+    }
+    for traffic in &plan.traffic {
+        let data = traffic.get_ref().data().map(|data| data.0).unwrap_or_default();
+        require(!names.contains(data.as_str()), Some(traffic.span()), || {
+            format!("'{data}' is what goes with the commands: other traffic needs another name")
+        })?;
     }
     for action in &plan.actions {
         check_action(plan, action.get_ref()).map_err(|message| (Some(action.span()), message))?;
@@ -241,6 +250,35 @@ fn check_path(path: &PathPlan) -> Result<(), String> {
     Ok(())
 }
 
+/// Copies, retries and giving up.
+fn check_copies(contender: &ContenderPlan) -> Result<(), String> {
+    let kind = contender.kind;
+    let is_udp = kind == ContenderKind::Udp;
+    let can_double = matches!(
+        kind,
+        ContenderKind::Udp | ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::TcpBbr | ContenderKind::Tls
+    );
+    if contender.duplicate && !can_double {
+        return Err(format!("duplicate: for udp, tcp, tcp-reno, tcp-bbr and tls, not for {}", kind.name()));
+    }
+    if !is_udp && (contender.copies != 1 || contender.retry.is_some()) {
+        return Err(format!("copies and retry are for udp, not for {}", kind.name()));
+    }
+    if !(1..=MAX_COPIES).contains(&contender.copies) {
+        return Err(format!("copies: from 1 to {MAX_COPIES}"));
+    }
+    if contender.retry.is_some_and(|retry| retry.get() < Duration::from_millis(1)) {
+        return Err("retry: at least 1 ms".into());
+    }
+    if contender.give_up.is_some_and(|give_up| give_up.get() < Duration::from_millis(1)) {
+        return Err("give_up: at least 1 ms".into());
+    }
+    if contender.duplicate && !contender.beside.is_empty() {
+        return Err("beside: not together with duplicate".into());
+    }
+    Ok(())
+}
+
 fn check_company(plan: &Plan, contender: &ContenderPlan) -> Result<(), Wrong> {
     let mut names = BTreeSet::from([contender.name()]);
     for company in &contender.beside {
@@ -291,7 +329,8 @@ fn check_traffic(plan: &Plan, traffic: &TrafficPlan) -> Result<(), String> {
         false => Err(format!("{what}: at least 10 us")),
     };
     match traffic.kind()? {
-        TrafficKind::Commands(every) | TrafficKind::Parameters(every) => positive(every.every, "every"),
+        TrafficKind::Commands(commands) => commands.check(),
+        TrafficKind::Parameters(every) => positive(every.every, "every"),
         TrafficKind::Video(video) => match (1..=1_000).contains(&video.frames_per_second)
             && (crate::frames::RTP_MIN..=9_000).contains(&video.packet.bytes())
         {
@@ -316,6 +355,12 @@ fn check_action(plan: &Plan, action: &ActionPlan) -> Result<(), String> {
     }
     if action.every.is_some_and(|every| every.get() < Duration::from_millis(1)) {
         return Err("every: at least 1 ms".into());
+    }
+    if let Some(change) = &action.change
+        && change.both.is_some()
+        && (change.up.is_some() || change.down.is_some())
+    {
+        return Err("change: both, or up and down".into());
     }
     if let ActionKind::Outage(outage) = action.kind()?
         && action.every.is_some_and(|every| every <= outage.lasts)

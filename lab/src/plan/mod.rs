@@ -3,6 +3,7 @@
 //! A plan is run in virtual time or live; `docs/lab.md` is its manual. Everything in it is checked before anything starts,
 //! and every error names the file, the line and the reason.
 
+mod commands;
 mod link;
 mod load;
 mod programs;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use commands::{CommandTraffic, Pace};
 pub use link::{
     Bound, BurstPlan, CcqPlan, HandoverPlan, JitterPlan, LinkPlan, LossPlan, OutageKind, PathPlan, QueuePlan, SynthPlan,
 };
@@ -149,14 +151,30 @@ impl Plan {
         let company = self.contenders.iter().flat_map(|contender| &contender.get_ref().beside);
         company.map(Spanned::get_ref).filter(|company| company.is_session()).find_map(|company| {
             let traffic = self.traffic.iter().map(Spanned::get_ref);
-            let of = traffic.into_iter().find(|traffic| company.flow(traffic.name()) == flow);
+            let is_it = |name: &str| company.flow(name) == flow;
+            let of = traffic
+                .into_iter()
+                .find(|traffic| is_it(traffic.name()) || traffic.data().is_some_and(|data| is_it(&data.0)));
             Some((of?, company.at))
         })
     }
 
-    /// The traffic that a flow of that name is, and when it begins.
+    /// Whether a flow is what goes with the commands of another, and not traffic of its own.
+    pub fn is_data(&self, flow: &str) -> bool {
+        self.traffic_of(flow).is_some_and(|(traffic, _)| flow.ends_with(DATA) && !flow.ends_with(traffic.name()))
+    }
+
+    /// How long the application waits for a command before it sends the next of a closed loop.
+    pub fn give_up(&self, contender: &str) -> Option<Duration> {
+        let known = self.contenders.iter().map(Spanned::get_ref).find(|known| known.name() == contender);
+        known.and_then(|contender| contender.give_up).map(Time::get)
+    }
+
+    /// The traffic that a flow of that name is or goes with, and when it begins.
     pub fn traffic_of(&self, flow: &str) -> Option<(&TrafficPlan, Time)> {
-        let own = self.traffic.iter().map(Spanned::get_ref).find(|traffic| traffic.name() == flow);
+        let is_it =
+            |traffic: &&TrafficPlan| traffic.name() == flow || traffic.data().is_some_and(|data| data.0 == flow);
+        let own = self.traffic.iter().map(Spanned::get_ref).find(is_it);
         let own = own.map(|traffic| (traffic, traffic.at));
         own.or_else(|| self.of_company(flow).map(|(traffic, at)| (traffic, traffic.at.max(at))))
     }
@@ -174,6 +192,9 @@ impl Plan {
         }
     }
 }
+
+/// Behind the name of commands: what goes with them.
+const DATA: &str = "-data";
 
 fn a_second() -> Time {
     "1 s".parse().expect("a time")

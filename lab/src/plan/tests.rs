@@ -109,6 +109,60 @@ fn grants_and_clocks_are_read_and_who_knows_the_link_has_true_clocks() {
 }
 
 #[test]
+fn commands_that_wait_for_each_other_are_read_and_what_makes_no_sense_is_refused() {
+    let with = |commands: &str| read(&PLAN.replace("{ every = \"100 ms\" }", commands));
+    let plan =
+        with("{ after = \"500 ms\", count = 120, with_data = \"1 kB\" }\ndeadline = \"100 ms\"").unwrap().remove(0).1;
+    let traffic = plan.traffic[0].get_ref();
+    let pace = traffic.commands.unwrap().pace();
+    assert_eq!(pace, Ok(Pace::After { pause: Duration::from_millis(500), count: 120 }));
+    assert_eq!((traffic.data(), traffic.deadline), (Some(("commands-data".into(), 1_000)), "100 ms".parse().ok()));
+    assert!(plan.is_data("commands-data") && !plan.is_data("commands") && !plan.is_data("video"));
+    assert!(plan.traffic_of("commands-data").is_some_and(|(traffic, _)| traffic.name() == "commands"));
+    for (commands, reason) in [
+        ("{ }", "every, or after and count"),
+        ("{ every = \"1 s\", after = \"1 s\", count = 3 }", "every, or after and count"),
+        ("{ every = \"1 s\", count = 3 }", "count is for after"),
+        ("{ after = \"1 s\" }", "after needs a count"),
+        ("{ after = \"1 s\", count = 0 }", "count is from 1"),
+        ("{ after = \"1 s\", count = -1 }", "expected u32"),
+        ("{ after = \"1 us\", count = 3 }", "after: at least 10 us"),
+        ("{ every = \"1 us\" }", "every: at least 10 us"),
+        ("{ every = \"1 s\", with_data = \"19 B\" }", "with_data is from 20"),
+        (
+            "{ every = \"1 s\", with_data = \"1 kB\" }\n[[traffic]]\nname = \"commands-data\"\nparameters = { every = \"1 s\" }",
+            "other traffic needs another name",
+        ),
+        ("{ every = \"1 s\", with = \"1 kB\" }", "unknown field"),
+    ] {
+        let error = with(commands).unwrap_err().to_string();
+        assert!(error.starts_with("plans/example.toml:1") && error.contains(reason), "{commands}: {error}");
+    }
+}
+
+#[test]
+fn copies_and_retries_are_for_those_who_can() {
+    let with = |kind: &str| read(&PLAN.replace("kind = \"tcp\"", kind));
+    let plan =
+        with("kind = \"udp\"\nduplicate = true\ncopies = 2\nretry = \"30 ms\"\ngive_up = \"1 s\"").unwrap().remove(0).1;
+    assert_eq!(plan.give_up("hybrid"), Some(Duration::from_secs(1)));
+    assert_eq!(plan.give_up("aquila"), None);
+    for (kind, reason) in [
+        ("kind = \"mptcp\"\nduplicate = true", "not for mptcp"),
+        ("kind = \"tcp\"\nretry = \"30 ms\"", "copies and retry are for udp, not for tcp"),
+        ("kind = \"udp\"\ncopies = 17", "copies: from 1 to 16"),
+        ("kind = \"udp\"\nretry = \"0 ms\"", "retry: at least 1 ms"),
+        ("kind = \"udp\"\ngive_up = \"0 s\"", "give_up: at least 1 ms"),
+        ("kind = \"tcp\"\nduplicate = true\nbeside = [{ kind = \"tcp\" }]", "not together with duplicate"),
+    ] {
+        let error = with(kind).unwrap_err().to_string();
+        assert!(error.starts_with("plans/example.toml:13: ") && error.contains(reason), "{kind}: {error}");
+    }
+    let change = error("change = { up =", "change = { both = { loss = 0.1 }, up =");
+    assert!(change.contains("both, or up and down"), "{change}");
+}
+
+#[test]
 fn company_is_checked() {
     let with =
         |beside: &str| read(&PLAN.replace("name = \"hybrid\"", &format!("name = \"hybrid\"\nbeside = [{beside}]")));

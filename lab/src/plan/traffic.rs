@@ -7,7 +7,8 @@ use aquila_proto::cc::CongestionConfig;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{LossPlan, OutageKind, Rate, Size, Time};
+use super::{CommandTraffic, DATA, LossPlan, OutageKind, Pace, Rate, Size, Time};
+use crate::closed_loop::ClosedLoop;
 use crate::fnv;
 use crate::run::oracle::Oracle;
 
@@ -28,6 +29,18 @@ pub struct ContenderPlan {
     /// Of this product: the congestion controller, `fpv2` if nothing is said; in virtual time also `oracle` and
     /// `late-oracle`, which know the link.
     pub controller: Option<Spanned<String>>,
+    /// Each message goes over every link, and the copy that comes first counts: a datagram on each, or a connection over
+    /// each.
+    #[serde(default)]
+    pub duplicate: bool,
+    /// Of `udp`: copies of a message on a link, one right behind the other.
+    #[serde(default = "one_copy")]
+    pub copies: u32,
+    /// Of `udp`: what was not acknowledged is sent again after such a time, and again.
+    pub retry: Option<Time>,
+    /// In a closed loop its application waits so long for a command to arrive before it sends the next; for ever if
+    /// nothing is said.
+    pub give_up: Option<Time>,
     /// Who else is on the links meanwhile, in virtual time.
     #[serde(default)]
     pub beside: Vec<Spanned<CompanyPlan>>,
@@ -63,8 +76,10 @@ pub enum ContenderKind {
     TcpReno,
     /// TCP with TLS 1.3.
     Tls,
-    /// MPTCP over all links, live only.
+    /// MPTCP over all links with CUBIC and the kernel's scheduler, live only.
     Mptcp,
+    /// The same with BBR, live only.
+    MptcpBbr,
     /// TCP with BBR, live only.
     TcpBbr,
     /// Nothing but what the plan's programs send, live only.
@@ -98,8 +113,8 @@ pub struct TrafficPlan {
     pub at: Time,
     /// When it ends; the end of the run if nothing is said.
     pub until: Option<Time>,
-    /// Commands at a fixed interval.
-    pub commands: Option<Every>,
+    /// Commands at a fixed interval, or in a closed loop.
+    pub commands: Option<CommandTraffic>,
     /// Parameters at a fixed interval: transactions of class Telemetry.
     pub parameters: Option<Every>,
     /// Frames of video, all of one size.
@@ -108,6 +123,8 @@ pub struct TrafficPlan {
     pub datagrams: Option<DatagramTraffic>,
     /// Of datagrams: the link that they take, the first if nothing is said.
     pub link: Option<Spanned<String>>,
+    /// What takes longer is late.
+    pub deadline: Option<Time>,
 }
 
 /// An interval.
@@ -165,7 +182,7 @@ pub struct DatagramTraffic {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TrafficKind {
     /// See [`TrafficPlan::commands`].
-    Commands(Every),
+    Commands(CommandTraffic),
     /// See [`TrafficPlan::parameters`].
     Parameters(Every),
     /// See [`TrafficPlan::video`].
@@ -220,6 +237,8 @@ pub struct ChangePlan {
     pub up: Option<PathChange>,
     /// To it.
     pub down: Option<PathChange>,
+    /// Both, in place of `up` and `down`.
+    pub both: Option<PathChange>,
 }
 
 /// What becomes of a direction.
@@ -246,11 +265,21 @@ pub enum ActionKind {
 }
 
 impl TrafficKind {
+    /// Of commands that wait for each other: their loop, of which the first is sent at `first`.
+    pub fn closed_loop(self, first: Duration, give_up: Option<Duration>) -> Option<ClosedLoop> {
+        let Self::Commands(commands) = self else { return None };
+        match commands.pace() {
+            Ok(Pace::After { pause, count }) => Some(ClosedLoop::new(pause, count, give_up, first)),
+            Ok(Pace::Every(_)) | Err(_) => None,
+        }
+    }
+
     /// Applications are not in step with each other: flow number `flow`, from 1, begins somewhere within its first interval,
     /// by the seed.
     pub fn phase(self, seed: u64, flow: usize) -> Duration {
         let interval = match self {
-            Self::Commands(every) | Self::Parameters(every) => every.every.get(),
+            Self::Commands(commands) => commands.interval(),
+            Self::Parameters(every) => every.every.get(),
             Self::Video(video) => Duration::from_secs(1) / video.frames_per_second,
             Self::Datagrams(datagrams) => datagrams.rate.bitrate().time_for(ByteCount::from(datagrams.packet.bytes())),
         };
@@ -271,6 +300,13 @@ impl ActionPlan {
             (None, None, Some(change)) => Ok(ActionKind::Change(change.clone())),
             _ => Err("an action has one of outage, new_address = true and change".into()),
         }
+    }
+}
+
+impl ChangePlan {
+    /// What becomes of the directions, from the first node and to it.
+    pub fn paths(&self) -> [Option<PathChange>; 2] {
+        [self.up.or(self.both), self.down.or(self.both)]
     }
 }
 
@@ -323,7 +359,18 @@ impl CompanyPlan {
     /// The same as a contender.
     pub fn contender(&self) -> ContenderPlan {
         let (name, kind) = (Some(self.name().to_owned()), self.kind);
-        ContenderPlan { name, kind, reconnect: Reconnect::Keep, mtu: mtu(), controller: None, beside: Vec::new() }
+        ContenderPlan {
+            name,
+            kind,
+            reconnect: Reconnect::Keep,
+            mtu: mtu(),
+            controller: None,
+            duplicate: false,
+            copies: one_copy(),
+            retry: None,
+            give_up: None,
+            beside: Vec::new(),
+        }
     }
 }
 
@@ -337,6 +384,7 @@ impl ContenderKind {
             Self::TcpReno => "tcp-reno",
             Self::Tls => "tls",
             Self::Mptcp => "mptcp",
+            Self::MptcpBbr => "mptcp-bbr",
             Self::TcpBbr => "tcp-bbr",
             Self::Programs => "programs",
         }
@@ -358,6 +406,12 @@ impl TrafficPlan {
         }
     }
 
+    /// What goes with its commands: the name of that flow, and bytes.
+    pub fn data(&self) -> Option<(String, usize)> {
+        let data = self.commands.and_then(|commands| commands.with_data)?;
+        Some((format!("{}{DATA}", self.name()), data.bytes()))
+    }
+
     /// Its name in metrics.
     pub fn name(&self) -> &str {
         let of_kind = match self.kind() {
@@ -376,6 +430,10 @@ fn both() -> Spanned<String> {
 
 fn mtu() -> u16 {
     1200
+}
+
+fn one_copy() -> u32 {
+    1
 }
 
 fn thirty() -> u32 {

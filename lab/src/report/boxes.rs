@@ -18,6 +18,22 @@ pub struct Row {
     pub times: Vec<Duration>,
 }
 
+/// In what times are written.
+#[derive(Debug, Clone, Copy)]
+pub struct Unit {
+    name: &'static str,
+    in_a_second: f64,
+    /// Nothing is shown as less.
+    least: f64,
+}
+
+impl Unit {
+    /// Milliseconds.
+    pub const MILLISECONDS: Self = Self { name: "ms", in_a_second: 1e3, least: 0.1 };
+    /// Seconds.
+    pub const SECONDS: Self = Self { name: "s", in_a_second: 1.0, least: 0.001 };
+}
+
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 26.0;
 const TOP: f64 = 8.0;
@@ -27,14 +43,14 @@ const RIGHT: f64 = 150.0;
 
 /// A figure of rows: whiskers to the least and the greatest, a box from the 25th to the 75th of a hundred, a line at the
 /// median. Nothing is left out as an outlier.
-pub fn html(title: &str, note: &str, rows: &[Row]) -> String {
-    let ms = |time: &Duration| time.as_secs_f64() * 1e3;
-    let ends = |row: &Row| row.times.first().map(ms).zip(row.times.last().map(ms));
+pub fn html(title: &str, note: &str, unit: Unit, rows: &[Row]) -> String {
+    let value = |time: &Duration| time.as_secs_f64() * unit.in_a_second;
+    let ends = |row: &Row| row.times.first().map(value).zip(row.times.last().map(value));
     let (least, greatest) = rows
         .iter()
         .filter_map(ends)
         .fold((f64::INFINITY, 0.0f64), |(least, greatest), (first, last)| (least.min(first), greatest.max(last)));
-    let axis = Axis::logarithmic("", least.max(0.1), greatest.max(0.2));
+    let axis = Axis::logarithmic("", least.max(unit.least), greatest.max(2.0 * unit.least));
     let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let left = (longest as f64 * 7.0 + 16.0).clamp(64.0, 420.0);
     let height = TOP + rows.len() as f64 * ROW + BOTTOM;
@@ -60,13 +76,15 @@ pub fn html(title: &str, note: &str, rows: &[Row]) -> String {
     let _ = write!(
         html,
         "<path class=\"axis\" d=\"M{left} {TOP}V{bottom}H{right}\"/>\
-         <text x=\"{mid}\" y=\"{}\" class=\"mid\">time, ms</text><text x=\"{WIDTH}\" y=\"{}\" class=\"end\">p50 / max, ms</text>",
+         <text x=\"{mid}\" y=\"{}\" class=\"mid\">time, {}</text><text x=\"{WIDTH}\" y=\"{}\" class=\"end\">p50 / max, {}</text>",
         height - 8.0,
-        bottom + 16.0
+        unit.name,
+        bottom + 16.0,
+        unit.name
     );
     for (number, row) in rows.iter().enumerate() {
         let Some((first, last)) = ends(row) else { continue };
-        let at = |share: f64| ms(&quantile(&row.times, share));
+        let at = |share: f64| value(&quantile(&row.times, share));
         let y = TOP + (number as f64 + 0.5) * ROW;
         let [low, quarter, middle, three, high] = [first, at(0.25), at(0.5), at(0.75), last].map(place);
         let _ = write!(
@@ -100,7 +118,7 @@ mod tests {
     fn a_row_has_its_figures() {
         let times = [20, 30, 40, 1_000].map(Duration::from_millis).to_vec();
         let rows = [Row { name: "ours <up>".into(), colour: Colour::Contender(0), times }];
-        let html = html("recovery", "", &rows);
+        let html = html("recovery", "", Unit::MILLISECONDS, &rows);
         assert!(html.contains("30.0 / 1000.0") && html.contains("ours &lt;up&gt;") && !html.contains("NaN"), "{html}");
     }
 }

@@ -1,7 +1,7 @@
 //! The plots of a variant.
 
 use super::plot::{Axis, Colour, Plot, Series, Shape};
-use super::scene::{CLASSES, Contender, DIRECTIONS, Scene, links, marks, outages};
+use super::scene::{CLASSES, Contender, DATA, DIRECTIONS, Scene, links, marks, outages};
 use super::series::{Point, binned, bins_in, distribution, spread, thinned};
 use super::ticks;
 use crate::record::{Message, Run};
@@ -16,7 +16,8 @@ const STEPS: usize = 500;
 pub fn rates(scene: &Scene<'_>) -> Vec<Plot> {
     let is_loaded = |direction: &usize| {
         let run = scene.contenders.iter().flat_map(|contender| contender.runs.first());
-        run.flat_map(|run| &run.flows).any(|flow| flow.direction == *direction && scene.class_of(flow) > 0)
+        run.flat_map(|run| &run.flows)
+            .any(|flow| flow.direction == *direction && (1..DATA).contains(&scene.class_of(flow)))
     };
     let shown: Vec<usize> = DIRECTIONS.into_iter().filter(is_loaded).collect();
     let plots = scene.contenders.iter().flat_map(|contender| shown.iter().map(move |to| rate(scene, contender, *to)));

@@ -13,6 +13,7 @@
 mod boxes;
 mod charts;
 mod csv;
+mod intervals;
 mod page;
 pub mod pcapng;
 pub mod plot;

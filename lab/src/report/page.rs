@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::boxes::{self, Row};
 use super::charts;
+use super::intervals;
 use super::plot::{Colour, Plot, escape};
 use super::scene::{DIRECTIONS, Scene};
 use crate::judge::{Judgement, VariantJudgement};
@@ -41,6 +42,7 @@ pub fn write(to: &mut impl Write, judgement: &Judgement) -> io::Result<()> {
             writeln!(to, "<h2>{}</h2>", escape(&variant.variant))?;
         }
         write_latencies(to, variant)?;
+        intervals::write_table(to, variant)?;
         write_links(to, variant)?;
         match number < MAX_PLOTTED {
             true => write_plots(to, variant)?,
@@ -188,7 +190,7 @@ fn write_recoveries(to: &mut impl Write, judgement: &Judgement) -> io::Result<()
     }
     rows.truncate(MAX_ROWS);
     let note = "from the link's return to the first command delivered; box: the middle half, whiskers: least and most";
-    to.write_all(boxes::html("Recovery", note, &rows).as_bytes())
+    to.write_all(boxes::html("Recovery", note, boxes::Unit::MILLISECONDS, &rows).as_bytes())
 }
 
 /// Messages by contender, flow and direction.
@@ -265,6 +267,7 @@ fn write_plots(to: &mut impl Write, variant: &VariantJudgement) -> io::Result<()
     for (title, class, html) in [
         ("Rate against capacity", "", plots(charts::rates(&scene))),
         ("Latency", "pairs", plots(charts::distributions(&scene))),
+        ("Intervals", "", intervals::html(&scene)),
         ("Latency over time", "", plots(charts::latencies(&scene))),
         ("Queues", "", plots(charts::queues(&scene))),
     ] {
@@ -308,7 +311,7 @@ fn write_events(to: &mut impl Write, scene: &Scene<'_>) -> io::Result<()> {
 }
 
 /// A figure times a factor, or a dash.
-fn number(figures: &Value, name: &str, factor: f64, places: usize) -> String {
+pub(super) fn number(figures: &Value, name: &str, factor: f64, places: usize) -> String {
     let value = figures.pointer(name).and_then(Value::as_f64).map(|value| value * factor);
     match value {
         // A link without rate, for as long as it is out.

@@ -53,7 +53,7 @@ pub struct Series {
 pub enum Colour {
     /// Of a contender, by its place in the plan.
     Contender(usize),
-    /// Of a class of flow: commands, parameters, video, datagrams.
+    /// Of a class of flow: commands, parameters, video, datagrams, data.
     Class(usize),
     /// Of what a link carries.
     Capacity,
@@ -74,6 +74,8 @@ pub enum Shape {
     Rug(Vec<f64>, usize),
 }
 
+/// Colours of contenders; the same again are dotted.
+const COLOURS: usize = 7;
 const WIDE: f64 = 960.0;
 const NARROW: f64 = 470.0;
 const HEIGHT: f64 = 260.0;
@@ -138,8 +140,9 @@ impl Colour {
     /// Name in the style sheet.
     pub fn class(self) -> String {
         match self {
-            Self::Contender(number) => format!("c{}", number % 7),
-            Self::Class(number) => format!("f{}", number % 4),
+            Self::Contender(number) if number >= COLOURS => format!("c{} again", number % COLOURS),
+            Self::Contender(number) => format!("c{number}"),
+            Self::Class(number) => format!("f{}", number % 5),
             Self::Capacity => "capacity".into(),
             Self::Wire => "wire".into(),
         }

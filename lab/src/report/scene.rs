@@ -7,7 +7,9 @@ use crate::record::{Flow, LinkSeries, Run};
 use super::series::joined;
 
 /// Names of classes of flows, in the order in which they are stacked.
-pub const CLASSES: [&str; 4] = ["commands", "parameters", "video", "datagrams"];
+pub const CLASSES: [&str; 5] = ["commands", "parameters", "video", "datagrams", "data"];
+/// What goes with commands, the last of them: too little for a plot of rates.
+pub const DATA: usize = 4;
 /// Both directions, for titles.
 pub const DIRECTIONS: [usize; 2] = [0, 1];
 
@@ -51,6 +53,9 @@ impl<'a> Scene<'a> {
 
     /// Class of a flow, by its name in the plan.
     pub fn class_of(&self, flow: &Flow) -> usize {
+        if self.plan.is_data(&flow.name) {
+            return DATA;
+        }
         match self.plan.traffic_of(&flow.name).map(|(traffic, _)| traffic.kind()) {
             Some(Ok(TrafficKind::Parameters(_))) => 1,
             Some(Ok(TrafficKind::Video(_))) => 2,

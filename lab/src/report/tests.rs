@@ -89,6 +89,22 @@ fn the_data_beside_it_is_complete() {
 }
 
 #[test]
+fn commands_that_wait_for_each_other_have_a_table_and_plots_of_their_own() {
+    let text = PLAN.replace(
+        "commands = { every = \"100 ms\" }",
+        "commands = { after = \"100 ms\", count = 9, with_data = \"50 B\" }",
+    );
+    let judgement = judge::run(variants(&text), None, &|_, _| {}).unwrap();
+    let folder = Folder::new("report-loop");
+    write(&judgement, folder.path()).unwrap();
+    let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for wanted in ["Intervals and deadlines", "between two arrivals", "one after the other", "until all were through"] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+    assert!(!html.contains("NaN"));
+}
+
+#[test]
 fn what_cannot_be_written_is_said_with_its_path() {
     let (judgement, folder) = report("error");
     let error = write(&judgement, &folder.path().join("metrics.json").join("below")).unwrap_err();

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use aquila_emu::Ecn;
 
-use super::contender::{Contender, Outgoing, Output, Wanted, Wire};
+use super::contender::{Contender, Data, Outgoing, Output, Wanted, Wire};
 
 /// All of them as one contender. The first is the one that is judged.
 pub struct Company {
@@ -44,6 +44,10 @@ impl Contender for Company {
 
     fn send(&mut self, now: Instant, message: Outgoing) {
         self.of_flow(message.flow).send(now, message);
+    }
+
+    fn send_data(&mut self, now: Instant, data: Data) {
+        self.of_flow(data.flow).send_data(now, data);
     }
 
     fn receive(&mut self, now: Instant, node: usize, ecn: Ecn, wire: Wire) {

@@ -22,6 +22,19 @@ pub struct Outgoing {
     pub content: Content,
 }
 
+/// What goes with a command: telemetry that nobody waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct Data {
+    /// Flow, as the world numbers them.
+    pub flow: usize,
+    /// Number within it.
+    pub number: u32,
+    /// The node that sends.
+    pub node: usize,
+    /// Its bytes, as MAVLink has them.
+    pub bytes: usize,
+}
+
 /// Contents of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
@@ -61,6 +74,20 @@ pub enum Wire {
         /// How many parts it has.
         of: u32,
     },
+    /// A datagram that acknowledges a message.
+    Ack {
+        /// The message's flow.
+        flow: usize,
+        /// Its number.
+        number: u32,
+    },
+    /// A packet of one of several connections, each of which has a link of its own.
+    Over {
+        /// Which link.
+        link: usize,
+        /// The packet.
+        wire: Box<Wire>,
+    },
     /// A segment of a modelled TCP connection.
     Segment {
         /// The connection.
@@ -83,8 +110,8 @@ impl Payload for Wire {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Datagram { data, .. } => data,
-            Self::Part { .. } | Self::Segment { .. } => &mut [],
-            Self::Of { wire, .. } => wire.bytes_mut(),
+            Self::Part { .. } | Self::Ack { .. } | Self::Segment { .. } => &mut [],
+            Self::Of { wire, .. } | Self::Over { wire, .. } => wire.bytes_mut(),
         }
     }
 }
@@ -145,6 +172,8 @@ pub trait Contender {
     fn start(&mut self, now: Instant);
     /// An application sends a message.
     fn send(&mut self, now: Instant, message: Outgoing);
+    /// An application sends telemetry with a command.
+    fn send_data(&mut self, _now: Instant, _data: Data) {}
     /// A packet arrives at a node.
     fn receive(&mut self, now: Instant, node: usize, ecn: Ecn, wire: Wire);
     /// A deadline has come.

@@ -6,6 +6,7 @@ mod clock;
 mod company;
 mod contender;
 mod datagrams;
+mod doubled;
 pub mod oracle;
 pub mod tcp;
 mod world;
@@ -55,7 +56,9 @@ pub enum RunError {
 /// The reason.
 pub fn is_possible(contender: &ContenderPlan) -> Result<(), &'static str> {
     match contender.kind {
-        ContenderKind::Mptcp | ContenderKind::TcpBbr => Err("there is no model of it in virtual time; it runs live"),
+        ContenderKind::Mptcp | ContenderKind::MptcpBbr | ContenderKind::TcpBbr => {
+            Err("there is no model of it in virtual time; it runs live")
+        }
         ContenderKind::Programs => Err("programs run live only"),
         _ => Ok(()),
     }
@@ -97,9 +100,14 @@ fn run_with<'a>(
     }
     let made: Box<dyn Contender> = match contender.kind {
         ContenderKind::Aquila => Box::new(Aquila::new(contender, plan, truth, seed, start).map_err(wrong)?),
-        ContenderKind::Udp => Box::new(datagrams::Datagrams::default()),
+        ContenderKind::Udp => Box::new(datagrams::Datagrams::new(contender, plan.links.len())),
+        ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls if contender.duplicate => {
+            // Connections of one program differ in their timers only, which the seed decides.
+            let over = |link: u64| Box::new(Tcp::new(contender, seed ^ (link << 32), start)) as Box<dyn Contender>;
+            Box::new(doubled::Doubled::new((0..plan.links.len() as u64).map(over).collect()))
+        }
         ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls => Box::new(Tcp::new(contender, seed, start)),
-        ContenderKind::Mptcp | ContenderKind::TcpBbr | ContenderKind::Programs => {
+        ContenderKind::Mptcp | ContenderKind::MptcpBbr | ContenderKind::TcpBbr | ContenderKind::Programs => {
             return Err(wrong(is_possible(contender).err().unwrap_or_default().to_owned()));
         }
     };

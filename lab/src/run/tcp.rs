@@ -63,7 +63,7 @@ use self::connection::Connection;
 use self::segment::{Kind, Segment};
 use self::ticks::Ticks;
 use self::tls::Tls;
-use super::contender::{Contender, Content, Outgoing, Output, Wire};
+use super::contender::{Contender, Content, Data, Outgoing, Output, Wire};
 use super::datagrams::{COMMAND_BYTES, Datagrams, PARAMETER_BYTES};
 use crate::plan::{ContenderKind, ContenderPlan, Reconnect};
 
@@ -244,6 +244,21 @@ impl Tcp {
         }
     }
 
+    /// An application leaves a message.
+    fn leave(&mut self, now: Instant, node: usize, message: Message) {
+        let end = &mut self.ends[node];
+        if end.waiting.len() < MAX_WAITING {
+            end.waiting.push_back(message);
+            self.drain(now, node);
+        } else {
+            end.refused += 1;
+            if end.refused.is_power_of_two() {
+                let text = format!("no room for messages: {} refused until now", end.refused);
+                self.output.push_back(Output::Note { node, text });
+            }
+        }
+    }
+
     /// Writes what waits.
     fn flush(&mut self, now: Instant, node: usize) {
         let end = &mut self.ends[node];
@@ -296,17 +311,12 @@ impl Contender for Tcp {
             Content::Parameter => PARAMETER_BYTES,
             Content::Frame { .. } => return self.video.send(now, message),
         };
-        let end = &mut self.ends[node];
-        if end.waiting.len() < MAX_WAITING {
-            end.waiting.push_back(Message { flow, number, bytes: bytes as u64 });
-            self.drain(now, node);
-        } else {
-            end.refused += 1;
-            if end.refused.is_power_of_two() {
-                let text = format!("no room for messages: {} refused until now", end.refused);
-                self.output.push_back(Output::Note { node, text });
-            }
-        }
+        self.leave(now, node, Message { flow, number, bytes: bytes as u64 });
+    }
+
+    fn send_data(&mut self, now: Instant, data: Data) {
+        let Data { flow, number, node, bytes } = data;
+        self.leave(now, node, Message { flow, number, bytes: bytes as u64 });
     }
 
     fn receive(&mut self, now: Instant, node: usize, ecn: Ecn, wire: Wire) {

@@ -109,3 +109,74 @@ fn company_shares_the_link_from_when_it_comes() {
     assert!(of_tcp.is_some_and(|tenth| (150..153).contains(&tenth)), "{of_tcp:?}");
     assert!(first.events.iter().any(|event| event.text == "aquila: connected"));
 }
+
+const LOOP: &str = r#"
+title = "one after the other"
+lasts = "60 s"
+cool_down = "0 s"
+link = [
+  { name = "a", both = { rate = "20 Mbit/s", delay = "10 ms" } },
+  { name = "b", both = { rate = "20 Mbit/s", delay = "10 ms" } },
+]
+contender = [
+  { kind = "udp", give_up = "1 s" },
+  { kind = "udp", name = "both", duplicate = true, give_up = "1 s" },
+  { kind = "udp", name = "retry", duplicate = true, retry = "30 ms" },
+  { kind = "udp", name = "twice", duplicate = true, copies = 2, retry = "30 ms" },
+  { kind = "tcp", duplicate = true },
+]
+traffic = [{ from = "ground", at = "2 s", commands = { after = "500 ms", count = 20, with_data = "1000 B" }, deadline = "25 ms" }]
+action = [{ at = "1 s", change = { both = { loss = 0.284 } } }]
+"#;
+
+#[test]
+fn without_loss_a_closed_loop_takes_the_pauses_and_the_way() {
+    let plan = plan(&LOOP.replace("0.284", "0"));
+    let runs = all(&plan);
+    let metrics = Metrics::of(&plan, &runs);
+    for run in &runs {
+        let figure = |name: &str| metrics.get(&format!("{}.commands.down.{name}", run.contender)).unwrap();
+        assert_eq!([figure("sent"), figure("delivered"), figure("twice")], [20.0, 20.0, 0.0], "{}", run.contender);
+        assert_eq!([figure("delivered_share"), figure("late_share"), figure("completion_s.censored")], [1.0, 0.0, 0.0]);
+        assert!((figure("inter_arrival_s.mean") - 0.51).abs() < 0.001 && figure("inter_arrival_s.std") < 0.001);
+        assert!((figure("completion_s.mean") - 20.0 * 0.51).abs() < 0.01, "{}", figure("completion_s.mean"));
+        let data = |name: &str| metrics.get(&format!("{}.commands-data.down.{name}", run.contender));
+        assert_eq!([data("sent"), data("delivered"), data("inter_arrival_s.mean")], [Some(20.0), Some(20.0), None]);
+        // Nothing comes after the last, so the run is over.
+        assert!((11.5..13.0).contains(&run.seconds), "{}", run.seconds);
+    }
+}
+
+#[test]
+fn with_loss_who_repeats_delivers_all_and_the_loop_waits_for_it() {
+    let plan = plan(LOOP);
+    let runs: Vec<Run> =
+        plan.contenders.iter().flat_map(|c| (1..=10).map(|seed| run(&plan, c.get_ref(), seed).unwrap())).collect();
+    let metrics = Metrics::of(&plan, &runs);
+    let figure = |name: &str| metrics.get(name).unwrap_or_else(|| panic!("{name}"));
+    let lost = |name: &str| 1.0 - figure(&format!("{name}.commands.down.delivered_share"));
+    assert!((0.2..0.37).contains(&lost("udp")) && (0.03..0.14).contains(&lost("both")), "{metrics:#?}");
+    assert_eq!([lost("retry"), lost("twice")], [0.0; 2]);
+    // What is late has waited for its repetition, 30 ms: as many as both links lose, or four copies.
+    assert!((0.03..0.14).contains(&figure("retry.commands.down.late_share")));
+    assert!(figure("twice.commands.down.late_share") < 0.03);
+    assert_eq!(figure("retry.commands.down.twice"), 0.0, "copies are dropped");
+    let gap = figure("both.commands.down.inter_arrival_s.max");
+    assert!((1.5..9.0).contains(&gap), "given up after a second: {gap}");
+    assert!(figure("tcp.commands.down.inter_arrival_s.mean") > figure("retry.commands.down.inter_arrival_s.mean"));
+    let contender = plan.contenders[2].get_ref();
+    let hash = |seed| run(&plan, contender, seed).unwrap().log_hash;
+    assert!(hash(1) == hash(1) && hash(1) != hash(2));
+}
+
+#[test]
+fn who_waits_for_what_never_comes_is_censored() {
+    let text = LOOP.replace("kind = \"udp\", give_up = \"1 s\"", "kind = \"udp\"");
+    let plan = plan(&text);
+    let run = run(&plan, plan.contenders[0].get_ref(), 1).unwrap();
+    let metrics = Metrics::of(&plan, std::slice::from_ref(&run));
+    let figure = |name: &str| metrics.get(&format!("udp.commands.down.{name}")).unwrap();
+    assert!(figure("delivered_share") < 1.0 && figure("sent") < 20.0);
+    assert_eq!(figure("completion_s.censored"), 1.0);
+    assert_eq!(run.seconds, 60.0);
+}

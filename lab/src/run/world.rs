@@ -1,6 +1,7 @@
 //! Links, applications and events around a contender, on a simulated clock.
 
 mod capture;
+mod sources;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,15 +9,15 @@ use std::time::{Duration, Instant};
 use aquila_emu::{Ecn, Packet, Payload};
 
 use capture::Capture;
+use sources::{NEVER, Source};
 
-use super::camera::{Encoded, FrameEncoder, SizeModel};
-use super::contender::{Contender, Content, Outgoing, Output, Wanted, Wire};
+use super::camera::FrameEncoder;
+use super::contender::{Contender, Output, Wire};
 use super::oracle::Truth;
 use super::{RunError, direction_from};
 use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
 use crate::fnv::Fnv;
-use crate::pair::IP_UDP;
-use crate::plan::{CompanyPlan, ContenderPlan, Mode, Plan, TrafficKind, VideoTraffic};
+use crate::plan::{CompanyPlan, ContenderPlan, Mode, Plan, TrafficKind};
 use crate::record::{Event, Flow, LinkSample, LinkSeries, LinkShare, Run};
 use crate::timeline::{Entry, Step, timeline};
 
@@ -32,24 +33,6 @@ impl Payload for InTransit {
     fn bytes_mut(&mut self) -> &mut [u8] {
         self.wire.bytes_mut()
     }
-}
-
-/// An application that sends.
-struct Source<'a> {
-    flow: usize,
-    /// Who carries it: the contender, or one of its company, from 1.
-    party: usize,
-    node: usize,
-    kind: TrafficKind,
-    /// Where datagrams go.
-    link: usize,
-    next: Instant,
-    /// How many it has sent.
-    count: u64,
-    began: Instant,
-    until: Instant,
-    /// Of video.
-    encoder: Option<Box<dyn FrameEncoder + 'a>>,
 }
 
 /// Everything around a contender.
@@ -78,6 +61,8 @@ pub struct World<'a> {
     truth: Option<Truth>,
     /// Who else is on the links.
     company: Vec<&'a CompanyPlan>,
+    /// How long the contender's applications wait for a command.
+    give_up: Option<Duration>,
 }
 
 impl<'a> World<'a> {
@@ -132,6 +117,7 @@ impl<'a> World<'a> {
             capture: None,
             truth,
             company,
+            give_up: contender.give_up.map(crate::plan::Time::get),
         };
         world.add_sources(0, None);
         for (number, company) in (1..).zip(world.company.clone()) {
@@ -140,50 +126,6 @@ impl<'a> World<'a> {
             }
         }
         Ok(world)
-    }
-
-    /// What the applications send by the contender, or by one of its company.
-    fn add_sources(&mut self, party: usize, company: Option<&CompanyPlan>) {
-        let from_then_on = company.map_or(Duration::ZERO, |company| company.at.get());
-        for traffic in self.plan.traffic() {
-            for node in 0..2 {
-                let from = traffic.from.get_ref();
-                let Ok(kind) = traffic.kind() else { continue };
-                let is_beside = company.is_some() && traffic.datagrams.is_some();
-                if is_beside || from != "both" && *from != self.plan.nodes[node] {
-                    continue;
-                }
-                self.flows.push(Flow {
-                    name: company.map_or_else(|| traffic.name().to_owned(), |company| company.flow(traffic.name())),
-                    direction: node,
-                    messages: Vec::new(),
-                    skipped: Vec::new(),
-                });
-                let next = self.start + traffic.at.get().max(from_then_on) + kind.phase(self.seed, self.flows.len());
-                let until = traffic.until.map_or(self.end, |until| self.start + until.get()).min(self.end);
-                let flow = self.flows.len() - 1;
-                let link = traffic.link.as_ref().and_then(|link| self.plan.link_number(link.get_ref())).unwrap_or(0);
-                let encoder = match kind {
-                    TrafficKind::Video(video) => {
-                        let video = if self.truth.is_some() { video.exact() } else { video };
-                        Some(Box::new(SizeModel::new(video, self.seed + flow as u64)) as Box<dyn FrameEncoder>)
-                    }
-                    _ => None,
-                };
-                self.sources.push(Source {
-                    flow,
-                    party,
-                    node,
-                    kind,
-                    link,
-                    next,
-                    count: 0,
-                    began: next,
-                    until,
-                    encoder,
-                });
-            }
-        }
     }
 
     /// Who carries each flow.
@@ -223,7 +165,7 @@ impl<'a> World<'a> {
             contender: name.to_owned(),
             mode: Mode::Virtual,
             seed: self.seed,
-            seconds: self.plan.duration().as_secs_f64(),
+            seconds: (self.end - self.start).as_secs_f64(),
             flows: self.flows,
             links: self.series,
             events: self.events,
@@ -268,11 +210,14 @@ impl<'a> World<'a> {
             }
             if self.sources[index].next >= self.sources[index].until {
                 // Done: never again within the run.
-                self.sources[index].next = self.end + Duration::from_secs(1);
+                self.sources[index].next = self.end + NEVER;
             }
         }
         if self.now >= self.next_sample {
             self.sample();
+            if self.is_done() {
+                self.end = self.end.min(self.now + self.plan.cool_down.get());
+            }
         }
         self.capture_drops();
     }
@@ -360,9 +305,9 @@ impl<'a> World<'a> {
             Step::NewAddress => self.new_address(contender),
             Step::Change(change) => {
                 for link in links {
-                    for (direction, change) in DIRECTIONS.into_iter().zip([&change.up, &change.down]) {
+                    for (direction, change) in DIRECTIONS.into_iter().zip(change.paths()) {
                         let Some(change) = change else { continue };
-                        if let Err(message) = self.channels[link].change(direction, self.now, change) {
+                        if let Err(message) = self.channels[link].change(direction, self.now, &change) {
                             self.event(&place, message);
                         }
                     }
@@ -377,75 +322,6 @@ impl<'a> World<'a> {
         let node = self.plan.nodes[0].clone();
         self.event(&node, "has a new address".into());
         contender.on_new_address(self.now);
-        self.drain(contender);
-    }
-
-    /// Each end sends a command beside the interval.
-    fn emit_commands(&mut self, contender: &mut dyn Contender) {
-        for node in 0..2 {
-            let of_node = |source: &&Source| source.node == node && matches!(source.kind, TrafficKind::Commands(_));
-            if let Some(flow) = self.sources.iter().find(of_node).map(|source| source.flow) {
-                self.send(contender, flow, node, Content::Command, super::datagrams::COMMAND_BYTES);
-            }
-        }
-    }
-
-    fn emit(&mut self, contender: &mut dyn Contender, index: usize) {
-        let Source { flow, node, kind, link, count, began, .. } = self.sources[index];
-        let nth = |interval: Duration, n: u64| began + mul(interval, n);
-        let next = match kind {
-            TrafficKind::Commands(every) | TrafficKind::Parameters(every) => {
-                let (content, bytes) = match kind {
-                    TrafficKind::Commands(_) => (Content::Command, super::datagrams::COMMAND_BYTES),
-                    _ => (Content::Parameter, super::datagrams::PARAMETER_BYTES),
-                };
-                self.send(contender, flow, node, content, bytes);
-                nth(every.every.get(), count + 1)
-            }
-            TrafficKind::Video(video) => {
-                self.emit_frame(contender, index, video);
-                // Frames do not drift: the n-th of them is due at n / rate.
-                began
-                    + Duration::from_nanos(
-                        (u128::from(count + 1) * 1_000_000_000 / u128::from(video.frames_per_second)) as u64,
-                    )
-            }
-            TrafficKind::Datagrams(datagrams) => {
-                let bytes = datagrams.packet.bytes();
-                let number = self.flows[flow].on_sent(self.now - self.start, bytes);
-                self.transmit(node, link, bytes + IP_UDP, Ecn::NotEct, Wire::Part { flow, number, of: 1 });
-                let bits = u128::from(count + 1) * bytes as u128 * 8;
-                began + Duration::from_nanos((bits * 1_000_000_000 / u128::from(datagrams.rate.bps())) as u64)
-            }
-        };
-        self.sources[index].count += 1;
-        self.sources[index].next = next;
-    }
-
-    fn emit_frame(&mut self, contender: &mut dyn Contender, index: usize, video: VideoTraffic) {
-        let Source { flow, node, count, .. } = self.sources[index];
-        let wanted = if video.follow { contender.next_frame(self.now, node, flow) } else { Wanted::default() };
-        self.drain(contender);
-        let encoder = self.sources[index].encoder.as_mut().filter(|_| !(video.asks && wanted.skip));
-        let encoded = encoder.and_then(|encoder| encoder.encode(count, wanted.rate, wanted.recovery));
-        let Some(Encoded { bytes, recovery }) = encoded else {
-            self.flows[flow].skipped.push(self.now - self.start);
-            return;
-        };
-        let propagation = self.channels[0].look(direction_from(node)).delay();
-        let number = self.flows[flow].on_sent(self.now - self.start, bytes);
-        let message = &mut self.flows[flow].messages[number as usize];
-        (message.recovery, message.propagation) = (recovery, propagation);
-        let content = Content::Frame { bytes, packet: video.packet.bytes(), recovery };
-        contender.send(self.now, Outgoing { flow, number, node, content });
-        self.drain(contender);
-    }
-
-    fn send(&mut self, contender: &mut dyn Contender, flow: usize, node: usize, content: Content, bytes: usize) {
-        let number = self.flows[flow].on_sent(self.now - self.start, bytes);
-        let propagation = self.channels[0].look(direction_from(node)).delay();
-        self.flows[flow].messages[number as usize].propagation = propagation;
-        contender.send(self.now, Outgoing { flow, number, node, content });
         self.drain(contender);
     }
 
@@ -479,6 +355,7 @@ impl<'a> World<'a> {
         self.note(&[30, flow as u64, u64::from(number)]);
         let at = self.now - self.start;
         self.flows[flow].on_arrived(number, at);
+        self.tell_source(flow, number);
     }
 
     fn event(&mut self, place: &str, text: String) {
@@ -548,8 +425,4 @@ impl Plan {
     pub fn link_number(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|link| link.get_ref().name.get_ref() == name)
     }
-}
-
-fn mul(duration: Duration, times: u64) -> Duration {
-    Duration::from_nanos(u64::try_from(duration.as_nanos() * u128::from(times)).unwrap_or(u64::MAX))
 }

@@ -202,6 +202,7 @@ fn streams(contender: &ContenderPlan, topology: &Topology, log: &Log) -> io::Res
         ContenderKind::TcpReno => kind(false, Some("reno")),
         ContenderKind::TcpBbr => kind(false, Some("bbr")),
         ContenderKind::Mptcp => kind(true, Some("cubic")),
+        ContenderKind::MptcpBbr => kind(true, Some("bbr")),
         ContenderKind::Aquila | ContenderKind::Udp | ContenderKind::Programs => return Ok(None),
     };
     if kind.is_multipath {

@@ -102,12 +102,12 @@ pub fn schedule(
             }
             Step::Change(change) => {
                 for link in hit {
-                    let change = change.clone();
+                    let changes = change.paths();
                     world.change(link, at, move |now, up, down| {
-                        for (path, change) in [(up, &change.up), (down, &change.down)] {
+                        for (path, change) in [up, down].into_iter().zip(changes) {
                             if let Some(change) = change {
                                 // What cannot be was refused when the plan was read.
-                                let _ = crate::channels::change_path(path, now, change);
+                                let _ = crate::channels::change_path(path, now, &change);
                             }
                         }
                     })?;

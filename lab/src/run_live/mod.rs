@@ -89,6 +89,10 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
         .any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(_))) && *traffic.from.get_ref() != plan.nodes[0]);
     match contender.kind {
         _ if !contender.beside.is_empty() => Err("it has company on its links, which is there in virtual time only"),
+        _ if plan.traffic().iter().any(|traffic| traffic.commands.is_some_and(|commands| commands.after.is_some())) => {
+            Err("commands that wait for each other are there in virtual time only")
+        }
+        _ if contender.duplicate || contender.retry.is_some() => Err("copies are there in virtual time only"),
         ContenderKind::Aquila if contender.oracle().is_some() => {
             Err("nobody knows a link ahead of time when it is live")
         }
@@ -97,7 +101,9 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
         ContenderKind::Programs if sends(|kind| !matches!(kind, TrafficKind::Datagrams(_))) => {
             Err("programs carry nothing but their own: the plan's traffic may be datagrams only")
         }
-        ContenderKind::Mptcp if !mptcp::is_there() => Err("this kernel has no MPTCP, or it is off (net.mptcp.enabled)"),
+        ContenderKind::Mptcp | ContenderKind::MptcpBbr if !mptcp::is_there() => {
+            Err("this kernel has no MPTCP, or it is off (net.mptcp.enabled)")
+        }
         _ => Ok(()),
     }
 }
@@ -255,7 +261,7 @@ fn add_capacity(plan: &Plan, seed: u64, series: &mut [LinkSeries]) -> Result<(),
                 let now = start + Duration::from_secs_f64(at);
                 while let Some(entry) = steps.next_if(|entry| start + entry.at <= now) {
                     if let Step::Change(change) = &entry.step {
-                        for (direction, change) in DIRECTIONS.into_iter().zip([&change.up, &change.down]) {
+                        for (direction, change) in DIRECTIONS.into_iter().zip(change.paths()) {
                             // What cannot be was refused when the plan was read.
                             let _ = change.as_ref().map(|change| channel.change(direction, start + entry.at, change));
                         }

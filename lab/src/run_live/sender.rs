@@ -138,9 +138,8 @@ impl Source {
     /// When it sends next, since the start.
     fn next(&self) -> Option<Duration> {
         let after = match self.kind {
-            TrafficKind::Commands(every) | TrafficKind::Parameters(every) => {
-                every.every.get().as_nanos() * u128::from(self.count)
-            }
+            TrafficKind::Commands(commands) => commands.interval().as_nanos() * u128::from(self.count),
+            TrafficKind::Parameters(every) => every.every.get().as_nanos() * u128::from(self.count),
             TrafficKind::Video(video) => u128::from(self.count) * 1_000_000_000 / u128::from(video.frames_per_second),
             TrafficKind::Datagrams(datagrams) => {
                 let bits = u128::from(self.count) * datagrams.packet.bytes() as u128 * 8;

@@ -55,7 +55,7 @@ impl Curve {
                             path.end_outage(from);
                         }
                         Step::Change(change) => {
-                            if let Some(change) = &change.up {
+                            if let Some(change) = &change.paths()[0] {
                                 // What makes no sense is told by the run itself.
                                 let _ = change_path(path, from, change);
                             }

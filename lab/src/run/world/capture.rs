@@ -148,11 +148,17 @@ fn ip_packet(packet: &mut Vec<u8>, link: usize, length: usize, ecn: Ecn, node: u
             udp(packet, port, port);
             packet.extend(format!("flow {flow}, message {number}, one of {of} parts").bytes());
         }
+        Wire::Ack { flow, number } => {
+            ipv4(packet, length, ecn, PROTOCOL_UDP, address(node), address(1 - node));
+            let port = 5000 + *flow as u16;
+            udp(packet, port, port);
+            packet.extend(format!("flow {flow}, message {number} has come").bytes());
+        }
         Wire::Segment { connection, segment, .. } => {
             ipv4(packet, length, ecn, PROTOCOL_TCP, address(node), address(1 - node));
             tcp(packet, length, 6000 + *connection as u16, segment);
         }
-        Wire::Of { wire, .. } => ip_packet(packet, link, length, ecn, node, wire),
+        Wire::Of { wire, .. } | Wire::Over { wire, .. } => ip_packet(packet, link, length, ecn, node, wire),
     }
 }
 
