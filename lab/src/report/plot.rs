@@ -35,6 +35,8 @@ pub struct Axis {
     log: bool,
     ticks: Vec<f64>,
     suffix: &'static str,
+    /// Behind a value in the text of a mark.
+    unit: &'static str,
 }
 
 /// A line, an area or marks, with a name in the legend.
@@ -66,6 +68,8 @@ pub enum Colour {
 pub enum Shape {
     /// Points joined; a gap where a value is not finite.
     Line(Vec<Point>),
+    /// Likewise, dashed: the other one of the series of the same name, which alone is in the legend.
+    Dashes(Vec<Point>),
     /// Each value holds from its x to the next one's.
     Stairs(Vec<Point>),
     /// Likewise, filled between two values: x, lower, upper.
@@ -76,9 +80,9 @@ pub enum Shape {
 
 /// Colours of contenders; the same again are dotted.
 const COLOURS: usize = 7;
-const WIDE: f64 = 960.0;
-const NARROW: f64 = 470.0;
-const HEIGHT: f64 = 260.0;
+pub(super) const WIDE: f64 = 960.0;
+pub(super) const NARROW: f64 = 470.0;
+pub(super) const HEIGHT: f64 = 260.0;
 /// Left, right, top and bottom of the frame.
 const MARGINS: [f64; 4] = [64.0, 22.0, 10.0, 42.0];
 /// Strokes of a rug that are drawn at most; more would be black anyway.
@@ -89,13 +93,13 @@ impl Axis {
     pub fn linear(label: &str, from: f64, to: f64) -> Self {
         let step = ticks::step(from, to, 6);
         let to = if to > from { (to / step - 1e-9).ceil() * step } else { from + step };
-        Self { label: label.into(), from, to, log: false, ticks: ticks::linear(from, to, 6), suffix: "" }
+        Self { label: label.into(), from, to, log: false, ticks: ticks::linear(from, to, 6), suffix: "", unit: "" }
     }
 
     /// Time in seconds, to exactly `to`.
     pub fn time(to: f64) -> Self {
         let ticks = ticks::linear(0.0, to, 12);
-        Self { label: "time, s".into(), from: 0.0, to: to.max(1e-3), log: false, ticks, suffix: "" }
+        Self { label: "time, s".into(), from: 0.0, to: to.max(1e-3), log: false, ticks, suffix: "", unit: " s" }
     }
 
     /// Over powers of ten, wide enough for both values and ending at 1, 2 or 5 times one.
@@ -105,13 +109,13 @@ impl Axis {
         let around = ticks::fine(least / 10.0, greatest * 10.0);
         let from = around.iter().rfind(|tick| **tick <= least * 0.999).copied().unwrap_or(least / 10.0);
         let to = around.iter().find(|tick| **tick >= greatest * 1.001).copied().unwrap_or(greatest * 10.0);
-        Self { label: label.into(), from, to, log: true, ticks: ticks::logarithmic(from, to), suffix: "" }
+        Self { label: label.into(), from, to, log: true, ticks: ticks::logarithmic(from, to), suffix: "", unit: "" }
     }
 
     /// From 0 to 100 per cent.
     pub fn percent(label: &str) -> Self {
         let ticks = vec![0.0, 0.25, 0.5, 0.75, 1.0];
-        Self { label: label.into(), from: 0.0, to: 1.0, log: false, ticks, suffix: "%" }
+        Self { label: label.into(), from: 0.0, to: 1.0, log: false, ticks, suffix: "%", unit: "" }
     }
 
     /// 0 at its beginning, 1 at its end; what is outside is put on the edge.
@@ -123,6 +127,11 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
+    /// Where it begins and ends.
+    pub fn bounds(&self) -> (f64, f64) {
+        (self.from, self.to)
+    }
+
     /// Where it has numbers.
     pub fn ticks(&self) -> &[f64] {
         &self.ticks
@@ -131,6 +140,7 @@ impl Axis {
     fn tick_text(&self, tick: f64) -> String {
         match self.suffix {
             "%" => format!("{} %", ticks::text(tick * 100.0)),
+            _ if self.log && tick < 1e-3 => format!("{tick:e}"),
             _ => ticks::text(tick),
         }
     }
@@ -161,11 +171,7 @@ impl Plot {
             let _ = write!(html, " <span>{}</span>", escape(&self.note));
         }
         html.push_str("<div class=\"legend\">");
-        // Strokes are shown and hidden with the line of the same name.
-        let named = self.series.iter().enumerate().filter(|(_, series)| !matches!(series.shape, Shape::Rug(..)));
-        let mut named: Vec<_> = named.collect();
-        named.sort_by_key(|(_, series)| if let Colour::Contender(number) = series.colour { number } else { 0 });
-        for (number, series) in named {
+        for (number, series) in self.named() {
             let kind = if matches!(series.shape, Shape::Area(_)) { "area" } else { "line" };
             let _ = write!(
                 html,
@@ -178,6 +184,14 @@ impl Plot {
         self.svg(&mut html);
         html.push_str("</figure>\n");
         html
+    }
+
+    /// The series of the legend, with their numbers. Strokes and dashes are shown and hidden with the line of the same name.
+    pub(super) fn named(&self) -> Vec<(usize, &Series)> {
+        let is_named = |series: &Series| !matches!(series.shape, Shape::Rug(..) | Shape::Dashes(_));
+        let mut named: Vec<_> = self.series.iter().enumerate().filter(|(_, series)| is_named(series)).collect();
+        named.sort_by_key(|(_, series)| if let Colour::Contender(number) = series.colour { number } else { 0 });
+        named
     }
 
     /// The plot alone.
@@ -211,8 +225,9 @@ impl Plot {
             let end = top + frame.height;
             let _ = write!(
                 to,
-                "<path class=\"mark\" d=\"M{x:.1} {top}V{end:.1}\"><title>{} s: {}</title></path>",
+                "<path class=\"mark\" d=\"M{x:.1} {top}V{end:.1}\"><title>{}{}: {}</title></path>",
                 ticks::text(*at),
+                self.x.unit,
                 escape(text)
             );
         }
@@ -265,14 +280,8 @@ impl Plot {
 
     fn draw(&self, to: &mut String, frame: &Frame, shape: &Shape) {
         match shape {
-            Shape::Line(points) => {
-                let mut pen = Pen::default();
-                points.iter().for_each(|point| match point.1.is_finite() {
-                    true => pen.line_to(self.x(frame, point.0), self.y(frame, point.1)),
-                    false => pen.lift(),
-                });
-                let _ = write!(to, "<path class=\"line\" d=\"{}\"/>", pen.finish());
-            }
+            Shape::Line(points) => self.draw_line(to, frame, points, "line"),
+            Shape::Dashes(points) => self.draw_line(to, frame, points, "line dashed"),
             Shape::Stairs(points) => {
                 let mut pen = Pen::default();
                 for pair in points.windows(2) {
@@ -299,6 +308,15 @@ impl Plot {
                 let _ = write!(to, "<path class=\"line\" d=\"{path}\"/>");
             }
         }
+    }
+
+    fn draw_line(&self, to: &mut String, frame: &Frame, points: &[Point], class: &str) {
+        let mut pen = Pen::default();
+        points.iter().for_each(|point| match point.1.is_finite() {
+            true => pen.line_to(self.x(frame, point.0), self.y(frame, point.1)),
+            false => pen.lift(),
+        });
+        let _ = write!(to, "<path class=\"{class}\" d=\"{}\"/>", pen.finish());
     }
 
     fn draw_area(&self, to: &mut String, frame: &Frame, points: &[(f64, f64, f64)]) {

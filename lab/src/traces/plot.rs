@@ -21,9 +21,8 @@ const SHORTEST_OUTAGE: f64 = 0.05;
 pub fn plot(from: &Path, to: &Path) -> Result<(), TraceFileError> {
     let plots = plots(from)?;
     let title = from.display().to_string();
-    let is_svg = to.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
-    let text = if is_svg { standalone::svg(&title, &plots) } else { standalone::page(&title, &plots) };
-    std::fs::write(to, text).map_err(|error| TraceFileError::Write { path: to.to_owned(), error })
+    std::fs::write(to, standalone::for_file(to, &title, &plots))
+        .map_err(|error| TraceFileError::Write { path: to.to_owned(), error })
 }
 
 /// What is summed up of a bin.
