@@ -5,6 +5,7 @@ pub mod aircraft;
 pub mod camera;
 pub mod channels;
 mod closed_loop;
+pub mod conclone;
 pub mod demo;
 mod ends;
 mod fnv;
