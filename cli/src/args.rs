@@ -17,6 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::config::{ControllerName, File, Mtu, Remote, Text};
+use crate::plan::args::PlanArgs;
 
 /// One link between aircraft and ground: commands always get through, the picture stays live.
 #[derive(Debug, Parser)]
@@ -43,6 +44,8 @@ pub enum Command {
     /// Try links out: run plans in virtual time or live, and see whether what was promised holds
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
+    /// Work out before the flight what the links will give
+    Plan(PlanArgs),
     /// Check a configuration file and say what it means
     #[command(after_long_help = CHECK_HELP)]
     Check(CheckArgs),

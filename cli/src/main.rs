@@ -8,6 +8,7 @@ mod keys;
 mod lab;
 mod link;
 mod man;
+mod plan;
 #[cfg(test)]
 mod testing;
 
@@ -70,6 +71,7 @@ fn run(command: Command, out: &mut Vec<u8>) -> Result<(), Failure> {
             demo::run(&args, out).map_err(Failure::Runtime)
         }
         Command::Lab(args) => lab::run(args.command, out),
+        Command::Plan(args) => plan::run(args, out),
         Command::Completions { shell } => {
             man::completions(shell, out);
             Ok(())

@@ -34,7 +34,14 @@ mod tests {
     fn there_is_a_page_for_each_command() {
         let dir = TempDir::new("man");
         pages(Some(&dir.join("man1")), &mut Vec::new()).unwrap();
-        for name in ["aquila.1", "aquila-air.1", "aquila-ground.1", "aquila-keys-generate.1", "aquila-check.1"] {
+        for name in [
+            "aquila.1",
+            "aquila-air.1",
+            "aquila-ground.1",
+            "aquila-keys-generate.1",
+            "aquila-check.1",
+            "aquila-plan-links.1",
+        ] {
             let page = std::fs::read_to_string(dir.join("man1").join(name)).unwrap();
             assert!(page.contains(".TH"), "{name}");
         }
