@@ -140,7 +140,7 @@ impl Axis {
     fn tick_text(&self, tick: f64) -> String {
         match self.suffix {
             "%" => format!("{} %", ticks::text(tick * 100.0)),
-            _ if self.log && tick < 1e-3 => format!("{tick:e}"),
+            _ if self.log && !(1e-3..1e6).contains(&tick) => format!("{tick:e}"),
             _ => ticks::text(tick),
         }
     }
