@@ -4,7 +4,7 @@ use aquila_proto::Side;
 use aquila_proto::mavlink::Frame;
 use bytes::Bytes;
 use mavlink::dialects::ardupilotmega::{
-    COMMAND_LONG_DATA, MANUAL_CONTROL_DATA, MavCmd, MavMessage, MavParamType, PARAM_VALUE_DATA,
+    COMMAND_LONG_DATA, ENCAPSULATED_DATA_DATA, MANUAL_CONTROL_DATA, MavCmd, MavMessage, MavParamType, PARAM_VALUE_DATA,
 };
 use mavlink::{MAVLinkV2MessageRaw, MavHeader};
 
@@ -12,6 +12,10 @@ use mavlink::{MAVLinkV2MessageRaw, MavHeader};
 const COMMAND_LONG: u32 = 76;
 const MANUAL_CONTROL: u32 = 69;
 const PARAM_VALUE: u32 = 22;
+const ENCAPSULATED_DATA: u32 = 131;
+/// Bytes around the payload of a frame without signature, and the most in it (MAVLink 2).
+const AROUND: usize = 12;
+const MOST: usize = 255;
 
 /// Shortest RTP packet: its header and the frame number.
 pub const RTP_MIN: usize = 12 + 4 + 4;
@@ -71,6 +75,28 @@ pub fn param_index(frame: &Frame) -> Option<u16> {
     (frame.message_id().0 == PARAM_VALUE).then(|| u16::from_le_bytes(frame.field(6)))
 }
 
+/// Telemetry of so many bytes in all, 20 at least: ENCAPSULATED_DATA, as few frames as can be, nearly equal ones, each
+/// with the same number in it.
+pub fn data(from: Side, index: u32, bytes: usize) -> Vec<Frame> {
+    let count = bytes.div_ceil(AROUND + MOST).max(1);
+    let part = |part: usize| {
+        let len = bytes / count + usize::from(part < bytes % count);
+        let mut message = ENCAPSULATED_DATA_DATA { seqnr: part as u16, ..Default::default() };
+        // What is 0 at the end of a payload is left out of the frame.
+        let filled = len.saturating_sub(AROUND + 2).min(message.data.len());
+        message.data[..filled].fill(0x5c);
+        message.data[..4].copy_from_slice(&index.to_le_bytes());
+        frame(if from == Side::Air { 1 } else { 255 }, &MavMessage::ENCAPSULATED_DATA(message))
+    };
+    (0..count).map(part).collect()
+}
+
+/// The number in a frame made by [`data`].
+pub fn data_index(frame: &Frame) -> Option<u32> {
+    let byte = |offset| u32::from(frame.field::<1>(offset)[0]);
+    (frame.message_id().0 == ENCAPSULATED_DATA).then(|| (0..4).map(|n| byte(2 + n) << (8 * n)).sum())
+}
+
 /// The same frame with a signature that nobody can check: link 0, time stamp `stamp` in units of 10 µs.
 pub fn signed(frame: &Frame, stamp: u64) -> Frame {
     let mut raw = frame.bytes().to_vec();
@@ -118,4 +144,22 @@ fn with_payload(seq: u16, index: u32, len: usize, last: bool, first: u8) -> Vec<
 /// The frame number in a packet made by [`rtp`].
 pub fn rtp_index(packet: &[u8]) -> Option<u32> {
     packet.get(16..20).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn telemetry_has_so_many_bytes_and_its_number_in_each_frame() {
+        for (bytes, count) in [(20, 1), (267, 1), (268, 2), (1_000, 4), (16_000, 60)] {
+            for index in [0, 7, 0x0102_0304] {
+                let frames = data(Side::Ground, index, bytes);
+                assert_eq!(frames.iter().map(|frame| frame.bytes().len()).sum::<usize>(), bytes, "{index}");
+                assert_eq!(frames.len(), count);
+                assert!(frames.iter().all(|frame| data_index(frame) == Some(index)));
+            }
+        }
+        assert_eq!(data_index(&command(Side::Air, 7)), None);
+    }
 }

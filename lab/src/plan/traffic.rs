@@ -334,6 +334,11 @@ impl ContenderPlan {
         self.controller.as_ref().and_then(|name| Oracle::by_name(name.get_ref()))
     }
 
+    /// Whether a message of it may come more than once.
+    pub fn has_copies(&self) -> bool {
+        self.duplicate || self.copies > 1 || self.retry.is_some()
+    }
+
     /// Its name in metrics.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.kind.name())

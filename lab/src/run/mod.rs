@@ -11,7 +11,7 @@ pub mod oracle;
 pub mod tcp;
 mod world;
 
-pub(crate) use datagrams::{COMMAND_BYTES, PARAMETER_BYTES};
+pub(crate) use datagrams::{ACK_BYTES, COMMAND_BYTES, PARAMETER_BYTES};
 
 use aquila_emu::Direction;
 

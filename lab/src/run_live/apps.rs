@@ -5,20 +5,21 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender as Ask, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::aquila::{self, CAMERA, MAVLINK, VIEWER};
-use super::log::{Kind, Log};
-use super::sender::{Mavlink, Sender, Source};
+use super::copies::Copies;
+use super::log::{Ask, Kind, Log};
+use super::sender::{Mavlink, Sender as NodeSender, Source};
 use super::sockets::{any, hear_mavlink, hear_numbered, open};
 use super::stream::{self, Streams};
 use super::tls::TlsEnd;
 use super::{Topology, mptcp};
 use crate::live::End;
-use crate::plan::{ContenderKind, ContenderPlan, Plan, Reconnect, TrafficKind};
+use crate::plan::{ContenderKind, ContenderPlan, Plan, Reconnect, Time, TrafficKind};
 use crate::record::Flow;
 
 /// Datagrams that go beside the contender come here, at both nodes.
@@ -29,11 +30,14 @@ const BESIDE: u16 = 5_702;
 pub struct Apps {
     log: Log,
     stop: Arc<AtomicBool>,
-    waiting: Vec<Sender>,
+    waiting: Vec<NodeSender>,
     /// One for each node, when they are sending.
-    commands: Vec<Ask<()>>,
+    asks: Vec<Sender<Ask>>,
+    /// Whether each node has nothing to send any more.
+    done: [Arc<AtomicBool>; 2],
     threads: Vec<JoinHandle<()>>,
-    streams: Option<Streams>,
+    /// The connections of a contender that has some: one, or one over each link.
+    streams: Vec<Streams>,
 }
 
 impl Apps {
@@ -52,9 +56,20 @@ impl Apps {
         let (log, stop) = (Log::default(), Arc::new(AtomicBool::new(false)));
         let camera_target = Arc::new(AtomicU64::new(u64::MAX));
         let streams = streams(contender, topology, &log)?;
-        let mut apps = Self { log, stop, waiting: Vec::new(), commands: Vec::new(), threads: Vec::new(), streams };
+        if contender.has_copies() {
+            log.drop_copies();
+        }
+        let mut apps = Self {
+            log,
+            stop,
+            waiting: Vec::new(),
+            asks: Vec::new(),
+            done: Default::default(),
+            threads: Vec::new(),
+            streams,
+        };
         for node in 0..2 {
-            let mavlink = apps.mavlink(contender.kind, topology, node)?;
+            let mavlink = apps.mavlink(contender, topology, node)?;
             let video = match carries_video(contender.kind, node) {
                 true => {
                     Some((open(world, topology.nodes[node], any(false))?, video_target(contender.kind, topology, node)))
@@ -62,11 +77,11 @@ impl Apps {
                 false => None,
             };
             apps.hear(contender.kind, topology, node)?;
-            let (log, camera_target) = (apps.log.clone(), camera_target.clone());
+            let (log, camera_target, done) = (apps.log.clone(), camera_target.clone(), apps.done[node].clone());
             let sources = Vec::new();
-            apps.waiting.push(Sender { node, sources, mavlink, video, camera_target, rtp_seq: 0, log });
+            apps.waiting.push(NodeSender { node, sources, mavlink, video, camera_target, rtp_seq: 0, log, done });
         }
-        apps.add_sources(plan, topology, seed)?;
+        apps.add_sources(plan, contender, topology, seed)?;
         if contender.kind == ContenderKind::Aquila && plan.has_camera_that_follows() {
             apps.threads.push(aquila::follow(world, topology.nodes[0], folder, camera_target, apps.stop.clone())?);
         }
@@ -74,19 +89,28 @@ impl Apps {
     }
 
     /// Where a node's MAVLink goes, and who listens for that of the other.
-    fn mavlink(&mut self, kind: ContenderKind, topology: &Topology, node: usize) -> io::Result<Mavlink> {
+    fn mavlink(&mut self, contender: &ContenderPlan, topology: &Topology, node: usize) -> io::Result<Mavlink> {
+        let kind = contender.kind;
         if kind == ContenderKind::Programs {
             return Ok(Mavlink::Nowhere);
         }
-        if let Some(streams) = &self.streams {
-            return Ok(Mavlink::Stream(streams.outlets[node].clone()));
+        if !self.streams.is_empty() {
+            return Ok(Mavlink::Streams(self.streams.iter().map(|streams| streams.outlets[node].clone()).collect(), 0));
         }
         let is_ours = kind == ContenderKind::Aquila;
         let own = if is_ours { any(true) } else { SocketAddr::from((Ipv4Addr::UNSPECIFIED, MAVLINK)) };
         let socket = open(&topology.world, topology.nodes[node], own)?;
-        let heard = Arc::new(Mutex::new(None));
         let who = (&topology.world, topology.nodes[node], node);
         let (log, stop) = (self.log.clone(), self.stop.clone());
+        if contender.has_copies() {
+            let links = if contender.duplicate { topology.links.len() } else { 1 };
+            let targets = (0..links).map(|link| topology.address(link, 1 - node, MAVLINK)).collect();
+            let copies = Copies::new(socket, targets, contender.copies, contender.retry.map(Time::get));
+            self.threads.extend(copies.start(who, log, &stop)?);
+            return Ok(Mavlink::Copies(copies));
+        }
+        // Until it is heard the other node is where it was at the start.
+        let heard = Arc::new(Mutex::new((!is_ours).then(|| topology.address(0, 1 - node, MAVLINK))));
         let thread = hear_mavlink(who, socket.try_clone()?, heard.clone(), log, stop).map_err(io::Error::other)?;
         self.threads.push(thread);
         Ok(match (is_ours, node) {
@@ -110,8 +134,13 @@ impl Apps {
         Ok(())
     }
 
-    fn add_sources(&mut self, plan: &Plan, topology: &Topology, seed: u64) -> io::Result<()> {
-        let mut flows = 0;
+    fn add_sources(
+        &mut self,
+        plan: &Plan,
+        contender: &ContenderPlan,
+        topology: &Topology,
+        seed: u64,
+    ) -> io::Result<()> {
         for traffic in plan.traffic() {
             for node in 0..2 {
                 let from = traffic.from.get_ref();
@@ -120,7 +149,7 @@ impl Apps {
                     continue;
                 }
                 let flow = self.log.add_flow(traffic.name(), node);
-                flows += 1;
+                let data = traffic.data().map(|(name, bytes)| (self.log.add_flow(&name, node), bytes));
                 let until = traffic.until.map_or(plan.duration(), |until| until.get().min(plan.duration()));
                 let link = traffic.link.as_ref().and_then(|link| plan.link_number(link.get_ref())).unwrap_or(0);
                 let datagrams = match kind {
@@ -130,8 +159,9 @@ impl Apps {
                     }
                     _ => None,
                 };
-                let at = traffic.at.get() + kind.phase(seed, flows);
-                self.waiting[node].sources.push(Source { flow, kind, datagrams, at, until, count: 0 });
+                let at = traffic.at.get() + kind.phase(seed, flow + 1);
+                let awaits = kind.closed_loop(at, contender.give_up.map(Time::get));
+                self.waiting[node].sources.push(Source { flow, kind, datagrams, at, until, count: 0, data, awaits });
             }
         }
         Ok(())
@@ -145,7 +175,10 @@ impl Apps {
         self.log.start(start);
         for sender in self.waiting.drain(..) {
             let (ask, asked) = channel();
-            self.commands.push(ask);
+            for source in sender.sources.iter().filter(|source| source.awaits.is_some()) {
+                self.log.listen(source.flow, ask.clone());
+            }
+            self.asks.push(ask);
             let (id, stop) = (topology.nodes[sender.node], self.stop.clone());
             let thread = topology.world.thread_in(id, "send", move || sender.run(start, &asked, &stop));
             self.threads.push(thread.map_err(io::Error::other)?);
@@ -155,17 +188,20 @@ impl Apps {
 
     /// Each end sends a command now, beside the interval.
     pub fn send_commands(&self) {
-        for ask in &self.commands {
+        for ask in &self.asks {
             // Who has ended sends nothing any more.
-            let _ = ask.send(());
+            let _ = ask.send(Ask::Command);
         }
+    }
+
+    /// Of each node, whether it has nothing to send any more: all it had were closed loops that have come to their end.
+    pub fn done(&self) -> [Arc<AtomicBool>; 2] {
+        self.done.clone()
     }
 
     /// The first node connects anew, and the second is told or is not, if there is a connection.
     pub fn reconnect(&self, both: bool) {
-        if let Some(streams) = &self.streams {
-            streams.anew(both);
-        }
+        self.streams.iter().for_each(|streams| streams.anew(both));
     }
 
     /// How it stands, for who looks on.
@@ -181,7 +217,7 @@ impl Apps {
 
     fn halt(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.streams = None;
+        self.streams.clear();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -194,8 +230,8 @@ impl Drop for Apps {
     }
 }
 
-/// The connection of a contender that is one.
-fn streams(contender: &ContenderPlan, topology: &Topology, log: &Log) -> io::Result<Option<Streams>> {
+/// The connection of a contender that is one, or its connections over all links.
+fn streams(contender: &ContenderPlan, topology: &Topology, log: &Log) -> io::Result<Vec<Streams>> {
     let kind = |is_multipath, congestion| stream::Kind { is_multipath, congestion };
     let kind = match contender.kind {
         ContenderKind::Tcp | ContenderKind::Tls => kind(false, Some("cubic")),
@@ -203,15 +239,20 @@ fn streams(contender: &ContenderPlan, topology: &Topology, log: &Log) -> io::Res
         ContenderKind::TcpBbr => kind(false, Some("bbr")),
         ContenderKind::Mptcp => kind(true, Some("cubic")),
         ContenderKind::MptcpBbr => kind(true, Some("bbr")),
-        ContenderKind::Aquila | ContenderKind::Udp | ContenderKind::Programs => return Ok(None),
+        ContenderKind::Aquila | ContenderKind::Udp | ContenderKind::Programs => return Ok(Vec::new()),
     };
     if kind.is_multipath {
         mptcp::allow(&topology.world, topology.nodes, &topology.links)?;
     }
     let resumes = contender.reconnect == Reconnect::Resume;
-    let tls = (contender.kind == ContenderKind::Tls).then(|| TlsEnd::pair(resumes)).transpose()?;
-    let to = topology.address(0, 1, MAVLINK);
-    Streams::open(&topology.world, topology.nodes, to, kind, tls, log).map(Some)
+    let links = if contender.duplicate { topology.links.len() } else { 1 };
+    let over = |link: usize| {
+        let tls = (contender.kind == ContenderKind::Tls).then(|| TlsEnd::pair(resumes)).transpose()?;
+        // A port for each, since a listener has all addresses.
+        let to = topology.address(link, 1, MAVLINK + link as u16);
+        Streams::open(&topology.world, topology.nodes, to, kind, tls, log)
+    };
+    (0..links).map(over).collect()
 }
 
 fn carries_video(kind: ContenderKind, node: usize) -> bool {

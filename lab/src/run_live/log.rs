@@ -1,6 +1,7 @@
 //! What the applications of all nodes have sent, and what of it has arrived. All clocks are one, that of this process.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,24 @@ pub enum Kind {
     Frame,
     /// A datagram beside the contender.
     Datagram,
+    /// What goes with a command.
+    Data,
+}
+
+/// What a sender is asked, or told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// To send a command now, beside the interval.
+    Command,
+    /// A message of a flow has arrived.
+    Arrived {
+        /// The flow.
+        flow: usize,
+        /// Its number among those of its kind and node.
+        number: u32,
+        /// When, since the start.
+        at: Duration,
+    },
 }
 
 /// A message by what is in its packets: the node that sent it, its kind and its number among those.
@@ -35,8 +54,14 @@ struct Inner {
     flows: Vec<Flow>,
     /// Flow and number of what was sent; packets of a frame that are missing.
     sent: BTreeMap<Key, (usize, u32, u32)>,
-    counts: [[u32; 4]; 2],
+    counts: [[u32; KINDS]; 2],
+    /// Who wants to know that messages of a flow arrive.
+    listeners: BTreeMap<usize, Sender<Ask>>,
+    /// Of what comes more than once the first counts, and the rest is dropped.
+    drops_copies: bool,
 }
+
+const KINDS: usize = Kind::Data as usize + 1;
 
 /// A flow as it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +88,16 @@ impl Log {
         inner.flows.len() - 1
     }
 
+    /// Applications drop what they have already had.
+    pub fn drop_copies(&self) {
+        self.lock().drops_copies = true;
+    }
+
+    /// Tells a sender of each message of a flow that arrives, beside the link.
+    pub fn listen(&self, flow: usize, listener: Sender<Ask>) {
+        self.lock().listeners.insert(flow, listener);
+    }
+
     /// Times count from here.
     pub fn start(&self, at: Instant) {
         self.lock().start = Some(at);
@@ -87,8 +122,16 @@ impl Log {
         let Some((flow, message, missing)) = inner.sent.get_mut(&(1 - node, kind, number)) else { return };
         *missing = missing.saturating_sub(1);
         let (flow, message, is_whole) = (*flow, *message, *missing == 0);
-        if is_whole {
+        if !is_whole {
+            return;
+        }
+        let is_copy = inner.flows[flow].messages.get(message as usize).is_some_and(|message| message.times > 0);
+        if !(is_copy && inner.drops_copies) {
             inner.flows[flow].on_arrived(message, at);
+        }
+        if let Some(listener) = inner.listeners.get(&flow).filter(|_| !is_copy) {
+            // Who has ended sends nothing any more.
+            let _ = listener.send(Ask::Arrived { flow, number, at });
         }
     }
 
@@ -98,6 +141,8 @@ impl Log {
             self.on_arrived(node, Kind::Command, number);
         } else if let Some(number) = frames::param_index(frame) {
             self.on_arrived(node, Kind::Parameter, u32::from(number));
+        } else if let Some(number) = frames::data_index(frame) {
+            self.on_arrived(node, Kind::Data, number);
         }
     }
 

@@ -4,6 +4,7 @@
 mod apps;
 mod aquila;
 mod conduct;
+mod copies;
 mod log;
 mod mptcp;
 mod programs;
@@ -14,8 +15,8 @@ mod tls;
 mod watch;
 
 use std::path::PathBuf;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::channels::{Channel, ChannelError, DIRECTIONS, SERIES_STEP, index};
@@ -89,10 +90,6 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
         .any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(_))) && *traffic.from.get_ref() != plan.nodes[0]);
     match contender.kind {
         _ if !contender.beside.is_empty() => Err("it has company on its links, which is there in virtual time only"),
-        _ if plan.traffic().iter().any(|traffic| traffic.commands.is_some_and(|commands| commands.after.is_some())) => {
-            Err("commands that wait for each other are there in virtual time only")
-        }
-        _ if contender.duplicate || contender.retry.is_some() => Err("copies are there in virtual time only"),
         ContenderKind::Aquila if contender.oracle().is_some() => {
             Err("nobody knows a link ahead of time when it is live")
         }
@@ -103,6 +100,9 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
         }
         ContenderKind::Mptcp | ContenderKind::MptcpBbr if !mptcp::is_there() => {
             Err("this kernel has no MPTCP, or it is off (net.mptcp.enabled)")
+        }
+        ContenderKind::MptcpBbr | ContenderKind::TcpBbr if !stream::has_congestion("bbr") => {
+            Err("this kernel has no BBR (tcp_bbr)")
         }
         _ => Ok(()),
     }
@@ -143,10 +143,13 @@ pub fn run(
     let (stop, steps) = (AtomicBool::new(false), timeline(plan));
     let (mut events, mut returns) = (Vec::new(), Vec::new());
     let mut set_up_error = None;
+    let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let (report, series, capture_fault, deed_faults) = std::thread::scope(|scope| {
+        let done = apps.done();
+        scope.spawn(|| wait_for_the_end(plan, done, interrupted, &ended, &over));
         let watching = scope.spawn(|| watch.run(records, &log, places.onlooker, &stop));
         let mut deeds = None;
-        let report = hooks.run(world, interrupted, |start| {
+        let report = hooks.run(world, &over, |start| {
             *start_of_watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
             // Cells as at the start: set-up has used the links.
             for (number, link) in links.iter().enumerate() {
@@ -163,6 +166,7 @@ pub fn run(
             deeds = Some(scope.spawn(move || deeds_of_run.run(topology, apps, aquila, stop)));
             Ok(())
         });
+        ended.store(true, Ordering::Relaxed);
         let health = world.health();
         stop.store(true, Ordering::Relaxed);
         let deed_faults = deeds.map(|deeds| deeds.join().expect("no panic in deeds")).unwrap_or_default();
@@ -181,7 +185,9 @@ pub fn run(
     if let Verdict::Invalid(reasons) = &health.verdict {
         faults.extend(reasons.iter().cloned());
     }
-    let at_end = plan.duration().as_secs_f64();
+    let lasted = report.start.map(|start| report.end.saturating_duration_since(start)).unwrap_or_default();
+    let at_end = plan.duration().min(lasted).as_secs_f64();
+    events.retain(|event| event.at_s <= at_end);
     let text = format!("the emulator: {health}");
     events.push(Event { at_s: at_end, place: String::new(), text });
     faults.extend(world.event_faults().iter().map(ToString::to_string));
@@ -204,6 +210,30 @@ pub fn run(
         log_hash: String::new(),
         invalid: (!faults.is_empty()).then(|| faults.join("; ")),
     })
+}
+
+/// Until the run has ended, says that it is over when nothing is sent any more, or somebody has interrupted it.
+fn wait_for_the_end(
+    plan: &Plan,
+    done: [Arc<AtomicBool>; 2],
+    interrupted: &AtomicBool,
+    ended: &AtomicBool,
+    over: &AtomicBool,
+) {
+    let is_loop =
+        |traffic: &&crate::plan::TrafficPlan| traffic.commands.is_some_and(|commands| commands.after.is_some());
+    let may_end = plan.traffic().iter().any(is_loop) && !plan.has_programs();
+    let mut done_at = None;
+    while !ended.load(Ordering::Relaxed) {
+        std::thread::sleep(sockets::PATIENCE);
+        if may_end && done.iter().all(|done| done.load(Ordering::Relaxed)) {
+            done_at.get_or_insert_with(Instant::now);
+        }
+        let is_done = done_at.is_some_and(|at: Instant| at.elapsed() >= plan.cool_down.get() + LINGER);
+        if is_done || interrupted.load(Ordering::Relaxed) {
+            over.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn build(plan: &Plan, seed: u64, sandbox: &Sandbox, captures: bool) -> Result<Topology, LiveRunError> {

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::{Bitrate, Side};
 
-use super::log::{Kind, Log};
+use super::copies::Copies;
+use super::log::{Ask, Kind, Log};
 use super::sockets::{Heard, PATIENCE};
 use super::stream::Outlet;
+use crate::closed_loop::ClosedLoop;
 use crate::frames;
 use crate::live::prioritise;
 use crate::plan::TrafficKind;
@@ -34,6 +36,8 @@ pub struct Sender {
     pub rtp_seq: u16,
     /// Where messages are noted.
     pub log: Log,
+    /// Set when nothing will be sent any more, because all there was are closed loops that have come to their end.
+    pub done: Arc<AtomicBool>,
 }
 
 /// A flow.
@@ -51,6 +55,10 @@ pub struct Source {
     pub until: Duration,
     /// Messages so far.
     pub count: u64,
+    /// Of commands: the flow of what goes with each, and its bytes.
+    pub data: Option<(usize, usize)>,
+    /// Of commands that wait for each other.
+    pub awaits: Option<ClosedLoop>,
 }
 
 /// Where a node's MAVLink goes.
@@ -62,36 +70,56 @@ pub enum Mavlink {
     Datagrams(UdpSocket, SocketAddr),
     /// In datagrams to the peer that was heard last: it may have another address by now.
     Answers(UdpSocket, Heard),
-    /// Into a connection.
-    Stream(Outlet),
+    /// In datagrams of which there are several.
+    Copies(Copies),
+    /// Into a connection, or all of several; and into which of them what goes with the next command is left.
+    Streams(Vec<Outlet>, usize),
 }
 
 impl Sender {
     /// Sends from `start` on, and a command each time that it is asked for one, until told to stop.
-    pub fn run(mut self, start: Instant, asked: &Receiver<()>, stop: &AtomicBool) {
+    pub fn run(mut self, start: Instant, asked: &Receiver<Ask>, stop: &AtomicBool) {
         prioritise();
         while !stop.load(Ordering::Relaxed) {
             let next = self.sources.iter().filter_map(Source::next).min().map(|next| start + next);
             let wait = next.map_or(PATIENCE, |next| next.saturating_duration_since(Instant::now()));
-            if asked.recv_timeout(wait.min(PATIENCE)).is_ok() {
-                let commands = self.sources.iter().find(|source| matches!(source.kind, TrafficKind::Commands(_)));
-                if let Some(flow) = commands.map(|source| source.flow) {
-                    self.send_command(flow);
+            match asked.recv_timeout(wait.min(PATIENCE)) {
+                Ok(Ask::Command) => {
+                    let commands = self.sources.iter().find(|source| matches!(source.kind, TrafficKind::Commands(_)));
+                    if let Some(flow) = commands.map(|source| source.flow) {
+                        self.send_command(flow);
+                    }
                 }
+                Ok(Ask::Arrived { flow, number, at }) => {
+                    let awaits = self.sources.iter_mut().filter(|source| source.flow == flow);
+                    awaits.flat_map(|source| &mut source.awaits).for_each(|awaits| awaits.on_delivered(number, at));
+                }
+                Err(_) => {}
             }
             for index in 0..self.sources.len() {
                 while self.sources[index].next().is_some_and(|next| start + next <= Instant::now()) {
-                    self.emit(index);
+                    self.emit(index, start);
                 }
             }
+            let since = start.elapsed();
+            let is_done = |source: &Source| source.awaits.as_ref().is_some_and(|awaits| awaits.is_done(since));
+            self.done.store(self.sources.iter().all(is_done), Ordering::Relaxed);
         }
     }
 
-    fn emit(&mut self, index: usize) {
-        let Source { flow, kind, .. } = self.sources[index];
+    fn emit(&mut self, index: usize, start: Instant) {
+        let Source { flow, kind, data, .. } = self.sources[index];
         self.sources[index].count += 1;
         match kind {
-            TrafficKind::Commands(_) => self.send_command(flow),
+            TrafficKind::Commands(_) => {
+                let number = self.send_command(flow);
+                if let Some(awaits) = &mut self.sources[index].awaits {
+                    awaits.on_sent(number, start.elapsed());
+                }
+                if let Some((flow, bytes)) = data {
+                    self.send_data(flow, bytes);
+                }
+            }
             TrafficKind::Parameters(_) => {
                 let count = self.log.on_sent(self.node, Kind::Parameter, flow, PARAMETER_BYTES, 1);
                 self.mavlink.send(&frames::param_value(self.side(), count as u16));
@@ -124,9 +152,17 @@ impl Sender {
         }
     }
 
-    fn send_command(&mut self, flow: usize) {
+    /// Gives its number among those of its kind.
+    fn send_command(&mut self, flow: usize) -> u32 {
         let count = self.log.on_sent(self.node, Kind::Command, flow, COMMAND_BYTES, 1);
         self.mavlink.send(&frames::command(self.side(), count));
+        count
+    }
+
+    fn send_data(&mut self, flow: usize, bytes: usize) {
+        let parts = frames::data(self.side(), 0, bytes).len() as u32;
+        let count = self.log.on_sent(self.node, Kind::Data, flow, bytes, parts);
+        self.mavlink.send_data(&frames::data(self.side(), count, bytes));
     }
 
     fn side(&self) -> Side {
@@ -137,6 +173,9 @@ impl Sender {
 impl Source {
     /// When it sends next, since the start.
     fn next(&self) -> Option<Duration> {
+        if let Some(awaits) = &self.awaits {
+            return awaits.next().filter(|next| *next < self.until);
+        }
         let after = match self.kind {
             TrafficKind::Commands(commands) => commands.interval().as_nanos() * u128::from(self.count),
             TrafficKind::Parameters(every) => every.every.get().as_nanos() * u128::from(self.count),
@@ -154,14 +193,35 @@ impl Mavlink {
     /// What the kernel does not take is lost, as for any application.
     fn send(&self, frame: &Frame) {
         match self {
-            Self::Nowhere => {}
-            Self::Datagrams(socket, to) => drop(socket.send_to(frame.bytes(), to)),
+            Self::Copies(copies) => copies.send(frame),
+            Self::Streams(outlets, _) => outlets.iter().for_each(|outlet| outlet.send(frame)),
+            _ => self.send_datagram(frame.bytes()),
+        }
+    }
+
+    /// What goes with a command: one datagram, or over one of the connections, in turn.
+    fn send_data(&mut self, frames: &[Frame]) {
+        let datagram = || frames.iter().flat_map(|frame| frame.bytes()).copied().collect::<Vec<u8>>();
+        match self {
+            Self::Copies(copies) => copies.send_data(&datagram()),
+            Self::Streams(outlets, turn) => {
+                let outlet = &outlets[*turn % outlets.len()];
+                *turn += 1;
+                frames.iter().for_each(|frame| outlet.send(frame));
+            }
+            _ => self.send_datagram(&datagram()),
+        }
+    }
+
+    fn send_datagram(&self, datagram: &[u8]) {
+        match self {
+            Self::Datagrams(socket, to) => drop(socket.send_to(datagram, to)),
             Self::Answers(socket, heard) => {
                 if let Some(to) = *heard.lock().unwrap_or_else(PoisonError::into_inner) {
-                    let _ = socket.send_to(frame.bytes(), to);
+                    let _ = socket.send_to(datagram, to);
                 }
             }
-            Self::Stream(outlet) => outlet.send(frame),
+            Self::Nowhere | Self::Copies(_) | Self::Streams(..) => {}
         }
     }
 }

@@ -72,7 +72,8 @@ pub fn hear_numbered(
     })
 }
 
-fn hear(
+/// Listens; each datagram is handed on with its sender.
+pub fn hear(
     (world, node): (&World, NodeId),
     name: &str,
     socket: UdpSocket,

@@ -344,6 +344,13 @@ fn some(result: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
+/// Whether the kernel has a congestion control of that name. One that it has but does not allow fails when it is used.
+pub fn has_congestion(name: &str) -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
+    let set = socket.and_then(|socket| socket.set_tcp_congestion(name.as_bytes()));
+    set.err().is_none_or(|error| error.raw_os_error() != Some(nix::libc::ENOENT))
+}
+
 fn socket(kind: Kind) -> io::Result<Socket> {
     let protocol = if kind.is_multipath { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
