@@ -49,6 +49,10 @@ fn main() {
         Test::inside("tcp_gets_through", programs::tcp_gets_through),
         Test::inside("the_programs_of_a_plan_run_and_are_told_of", plans::the_programs_of_a_plan_run_and_are_told_of),
         Test::inside("a_program_that_fails_makes_a_run_invalid", plans::a_program_that_fails_makes_a_run_invalid),
+        Test::inside(
+            "closed_loops_go_on_when_a_command_has_arrived",
+            plans::closed_loops_go_on_when_a_command_has_arrived,
+        ),
         Test::inside("tls_comes_back_as_the_model_does", plans::tls_comes_back_as_the_model_does),
         Test::inside("mptcp_goes_on_over_another_link", plans::mptcp_goes_on_over_another_link),
         Test::inside("captures_say_what_became_of_packets", plans::captures_say_what_became_of_packets),

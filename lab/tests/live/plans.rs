@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use aquila_lab::live::Sandbox;
 use aquila_lab::plan::{CapturePlan, Plan, parse};
@@ -125,6 +126,46 @@ pub fn mptcp_goes_on_over_another_link(sandbox: &Sandbox) {
     };
     let meanwhile = commands.messages.iter().filter(within).count();
     assert!(meanwhile > 10, "only {meanwhile} commands while a link was out");
+}
+
+/// Commands that wait for each other: all arrive, once, by whatever they are doubled, and the run ends when they have.
+pub fn closed_loops_go_on_when_a_command_has_arrived(sandbox: &Sandbox) {
+    let text = r#"
+        title = "one after the other"
+        lasts = "20 s"
+        cool_down = "0 s"
+        link = [
+            { name = "a", both = { rate = "10 Mbit/s", delay = "10 ms" } },
+            { name = "b", both = { rate = "10 Mbit/s", delay = "10 ms" } },
+        ]
+        contender = [
+            { kind = "udp", duplicate = true, copies = 2, retry = "30 ms" },
+            { kind = "udp", name = "one", give_up = "200 ms" },
+            { kind = "tcp", duplicate = true },
+        ]
+        traffic = [{ from = "ground", commands = { after = "50 ms", count = 20, with_data = "1000 B" } }]
+        action = [{ at = "0 s", change = { down = { loss = 0.1 } } }]
+    "#;
+    let plan = plan(text);
+    for contender in 0..plan.contenders.len() {
+        let folder = Folder::new("plan-loop");
+        let run = run_one(sandbox, &plan, contender, &folder.0);
+        if let Some(reason) = &run.invalid {
+            inconclusive(reason);
+        }
+        let [commands, data] = ["commands", "commands-data"].map(|name| &run.flow(name, 1).unwrap().messages);
+        assert_eq!([commands.len(), data.len()], [20; 2], "{}", run.contender);
+        assert!(run.seconds < 19.0, "{} s", run.seconds);
+        assert!(commands.iter().all(|message| message.times <= 1), "{}: {commands:?}", run.contender);
+        let arrived = commands.iter().filter(|message| message.times == 1).count();
+        let is_reliable = run.contender != "one";
+        assert!(if is_reliable { arrived == 20 } else { arrived > 10 }, "{}: {arrived}", run.contender);
+        for pair in commands.windows(2) {
+            let due = pair[0].arrived.map(|at| at + Duration::from_millis(50));
+            let due = due.unwrap_or(pair[0].sent + Duration::from_millis(200));
+            assert!(pair[1].sent >= due, "{}: {pair:?}", run.contender);
+        }
+    }
 }
 
 /// Each link carries its own datagrams, and a capture has what it lost.
