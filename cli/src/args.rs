@@ -548,7 +548,7 @@ Examples:
   aquila lab video quality-s4 --vmaf      what the pilot sees, with a real encoder
   aquila lab trace synth flight.csv       a made-up trace of a cellular link in the air
   aquila lab score flight.csv report/links.csv   how well a run repeats it
-  aquila lab check                        all shipped plans
+  aquila lab check                        the shipped plans, but the long ones
 
 Exit code: 0 if all checks hold, 1 if one falls short, 2 if the plan cannot be used or the run does not count.";
 
