@@ -194,22 +194,21 @@ impl Mavlink {
     fn send(&self, frame: &Frame) {
         match self {
             Self::Copies(copies) => copies.send(frame),
-            Self::Streams(outlets, _) => outlets.iter().for_each(|outlet| outlet.send(frame)),
+            Self::Streams(outlets, _) => outlets.iter().for_each(|outlet| outlet.send(frame.bytes())),
             _ => self.send_datagram(frame.bytes()),
         }
     }
 
     /// What goes with a command: one datagram, or over one of the connections, in turn.
     fn send_data(&mut self, frames: &[Frame]) {
-        let datagram = || frames.iter().flat_map(|frame| frame.bytes()).copied().collect::<Vec<u8>>();
+        let message: Vec<u8> = frames.iter().flat_map(|frame| frame.bytes()).copied().collect();
         match self {
-            Self::Copies(copies) => copies.send_data(&datagram()),
+            Self::Copies(copies) => copies.send_data(&message),
             Self::Streams(outlets, turn) => {
-                let outlet = &outlets[*turn % outlets.len()];
+                outlets[*turn % outlets.len()].send(&message);
                 *turn += 1;
-                frames.iter().for_each(|frame| outlet.send(frame));
             }
-            _ => self.send_datagram(&datagram()),
+            _ => self.send_datagram(&message),
         }
     }
 

@@ -24,7 +24,7 @@ use super::sockets::PATIENCE;
 use super::tls::TlsEnd;
 use crate::live::{NodeId, World, prioritise};
 
-/// Frames that wait at an end, as in the model.
+/// Messages that wait at an end, as in the model.
 const MAX_WAITING: usize = 1 << 16;
 /// The first connection is there within this time, or there is none.
 const SET_UP: Duration = Duration::from_secs(10);
@@ -46,7 +46,8 @@ pub struct Kind {
 /// Where an application leaves frames.
 #[derive(Debug, Clone)]
 pub struct Outlet {
-    waiting: Arc<Mutex<VecDeque<Frame>>>,
+    /// Messages, each of which is written by itself.
+    waiting: Arc<Mutex<VecDeque<Vec<u8>>>>,
     doorbell: Arc<EventFd>,
 }
 
@@ -73,11 +74,11 @@ impl Outlet {
         Ok(Self { waiting: Arc::default(), doorbell: Arc::new(doorbell) })
     }
 
-    /// Leaves a frame.
-    pub fn send(&self, frame: &Frame) {
+    /// Leaves a message: a frame, or several.
+    pub fn send(&self, message: &[u8]) {
         let mut waiting = self.lock();
         if waiting.len() < MAX_WAITING {
-            waiting.push_back(frame.clone());
+            waiting.push_back(message.to_owned());
             drop(waiting);
             self.ring();
         }
@@ -88,7 +89,7 @@ impl Outlet {
         let _ = self.doorbell.write(1);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Frame>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Vec<u8>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -238,8 +239,9 @@ impl End {
         if done.is_ok() && current.is_ready() {
             self.orders.is_ready.store(true, Ordering::Relaxed);
             while current.out.len() < MAX_OUT {
-                let Some(frame) = self.outlet.lock().pop_front() else { break };
-                done = done.and_then(|()| current.write(frame.bytes()));
+                let Some(message) = self.outlet.lock().pop_front() else { break };
+                // Two messages are two segments, as in the model, if the connection may send them.
+                done = done.and_then(|()| current.write(&message)).and_then(|()| current.flush());
             }
         }
         if done.and_then(|()| current.flush()).is_err() {
