@@ -4,7 +4,8 @@ use aquila_proto::Side;
 use aquila_proto::mavlink::Frame;
 use bytes::Bytes;
 use mavlink::dialects::ardupilotmega::{
-    COMMAND_LONG_DATA, ENCAPSULATED_DATA_DATA, MANUAL_CONTROL_DATA, MavCmd, MavMessage, MavParamType, PARAM_VALUE_DATA,
+    COMMAND_LONG_DATA, ENCAPSULATED_DATA_DATA, HEARTBEAT_DATA, MANUAL_CONTROL_DATA, MavCmd, MavMessage, MavParamType,
+    PARAM_VALUE_DATA,
 };
 use mavlink::{MAVLinkV2MessageRaw, MavHeader};
 
@@ -41,6 +42,11 @@ pub fn command_index(frame: &Frame) -> Option<u32> {
         let half = |offset| f32::from_le_bytes(frame.field(offset)) as u32;
         half(0) << 16 | half(4)
     })
+}
+
+/// A HEARTBEAT of the aircraft or the ground station.
+pub fn heartbeat(from: Side) -> Frame {
+    frame(if from == Side::Air { 1 } else { 255 }, &MavMessage::HEARTBEAT(HEARTBEAT_DATA::default()))
 }
 
 /// A MANUAL_CONTROL from the ground station with a number in it.

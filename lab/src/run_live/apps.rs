@@ -28,6 +28,8 @@ const BESIDE: u16 = 5_702;
 /// The applications of both nodes.
 #[derive(Debug)]
 pub struct Apps {
+    /// Whether the program under test carries what they send.
+    is_ours: bool,
     log: Log,
     stop: Arc<AtomicBool>,
     waiting: Vec<NodeSender>,
@@ -60,6 +62,7 @@ impl Apps {
             log.drop_copies();
         }
         let mut apps = Self {
+            is_ours: contender.kind == ContenderKind::Aquila,
             log,
             stop,
             waiting: Vec::new(),
@@ -79,7 +82,9 @@ impl Apps {
             apps.hear(contender.kind, topology, node)?;
             let (log, camera_target, done) = (apps.log.clone(), camera_target.clone(), apps.done[node].clone());
             let sources = Vec::new();
-            apps.waiting.push(NodeSender { node, sources, mavlink, video, camera_target, rtp_seq: 0, log, done });
+            let (rtp_seq, heartbeat) = (0, None);
+            let sender = NodeSender { node, sources, mavlink, video, camera_target, rtp_seq, log, heartbeat, done };
+            apps.waiting.push(sender);
         }
         apps.add_sources(plan, contender, topology, seed)?;
         if contender.kind == ContenderKind::Aquila && plan.has_camera_that_follows() {
@@ -173,7 +178,11 @@ impl Apps {
     /// If the kernel allows no more threads.
     pub fn start(&mut self, topology: &Topology, start: Instant) -> io::Result<()> {
         self.log.start(start);
-        for sender in self.waiting.drain(..) {
+        for mut sender in self.waiting.drain(..) {
+            let speaks = |source: &Source| matches!(source.kind, TrafficKind::Commands(_) | TrafficKind::Parameters(_));
+            if self.is_ours && !sender.sources.iter().any(speaks) {
+                sender.heartbeat = Some(start);
+            }
             let (ask, asked) = channel();
             for source in sender.sources.iter().filter(|source| source.awaits.is_some()) {
                 self.log.listen(source.flow, ask.clone());

@@ -19,6 +19,9 @@ use crate::live::prioritise;
 use crate::plan::TrafficKind;
 use crate::run::{COMMAND_BYTES, PARAMETER_BYTES};
 
+/// Between two heartbeats.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
 /// All that sends from a node.
 #[derive(Debug)]
 pub struct Sender {
@@ -36,6 +39,9 @@ pub struct Sender {
     pub rtp_seq: u16,
     /// Where messages are noted.
     pub log: Log,
+    /// When the next heartbeat is due, of an application that has nothing else to send: a port has to hear of it before it
+    /// gives anything out.
+    pub heartbeat: Option<Instant>,
     /// Set when nothing will be sent any more, because all there was are closed loops that have come to their end.
     pub done: Arc<AtomicBool>,
 }
@@ -100,6 +106,10 @@ impl Sender {
                 while self.sources[index].next().is_some_and(|next| start + next <= Instant::now()) {
                     self.emit(index, start);
                 }
+            }
+            if let Some(due) = self.heartbeat.filter(|due| *due <= Instant::now()) {
+                self.mavlink.send(&frames::heartbeat(self.side()));
+                self.heartbeat = Some(due + HEARTBEAT);
             }
             let since = start.elapsed();
             let is_done = |source: &Source| source.awaits.as_ref().is_some_and(|awaits| awaits.is_done(since));
