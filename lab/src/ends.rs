@@ -1,16 +1,18 @@
 //! The two ends of a link in virtual time: sessions as they fly, with what is on their disks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::Identity;
 use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore};
+use aquila_proto::session::BearerConfig;
 use aquila_proto::video::SendQueueConfig;
-use aquila_proto::{Session, SessionConfig, Side};
+use aquila_proto::{BearerId, Session, SessionConfig, Side, Usage};
 
 /// What an end is, through all its lives.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct EndConfig {
     /// Which of the two.
     pub side: Side,
@@ -24,6 +26,8 @@ pub struct EndConfig {
     pub encoder: EncoderRange,
     /// Congestion control.
     pub congestion: CongestionConfig,
+    /// Bearers of the side that connects, at least one, and what each may be used for.
+    pub bearers: Vec<Usage>,
 }
 
 /// One end: a process that can die and be started anew.
@@ -46,8 +50,8 @@ pub struct Stored {
     pub tickets: Arc<dyn TicketStore>,
     /// Which messages it has had.
     pub replay: Option<Vec<u8>>,
-    /// What the other side will know it by.
-    pub resumption: Option<Vec<u8>>,
+    /// What the other side will know each bearer by.
+    pub resumption: BTreeMap<BearerId, Vec<u8>>,
 }
 
 impl Default for Stored {
@@ -60,7 +64,7 @@ impl Default for Stored {
 impl Stored {
     /// Nothing yet, and these tickets.
     pub fn with_tickets(tickets: Arc<dyn TicketStore>) -> Self {
-        Self { tickets, replay: None, resumption: None }
+        Self { tickets, replay: None, resumption: BTreeMap::new() }
     }
 }
 
@@ -79,18 +83,19 @@ impl End {
         now: Instant,
         elapsed: Duration,
     ) -> Result<Self, rustls::Error> {
-        let EndConfig { side, mtu, cameras, seed, encoder, congestion } = config;
+        let EndConfig { side, mtu, cameras, seed, encoder, congestion, bearers } = config;
         let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
         let (identity, peer) = match side {
             Side::Air => (air, ground.public()),
             Side::Ground => (ground, air.public()),
         };
         let quic = QuicConfig {
+            bearer: BearerId::FIRST,
             identity: Arc::new(identity),
             peer,
             mtu,
             tickets: stored.tickets.clone(),
-            resumption: stored.resumption.clone(),
+            resumption: None,
             listen: side == Side::Ground,
         };
         let mut bytes = [side as u8 + 1; 32];
@@ -99,6 +104,12 @@ impl End {
         let mut session = SessionConfig::new(side, quic, now, SINCE_1970 + elapsed, bytes);
         session.epoch = 1000 + u64::from(life);
         session.replay.clone_from(&stored.replay);
+        let bearer = |(id, usage): (BearerId, Usage)| BearerConfig {
+            name: format!("bearer-{id}"),
+            usage,
+            resumption: stored.resumption.get(&id).cloned(),
+        };
+        session.bearers = BearerId::all().zip(bearers).map(bearer).collect();
         session.congestion = congestion;
         session.encoder = encoder;
         session.video = vec![SendQueueConfig::default(); cameras.max(1)];
@@ -110,8 +121,8 @@ impl End {
         if let Some(replay) = self.session.replay_snapshot() {
             self.stored.replay = Some(replay);
         }
-        if let Some(resumption) = self.session.resumption_snapshot() {
-            self.stored.resumption = Some(resumption);
+        while let Some((bearer, resumption)) = self.session.resumption_snapshot() {
+            self.stored.resumption.insert(bearer, resumption);
         }
     }
 
@@ -120,7 +131,7 @@ impl End {
         Stored {
             tickets: self.stored.tickets.clone(),
             replay: self.stored.replay.take(),
-            resumption: self.stored.resumption.take(),
+            resumption: std::mem::take(&mut self.stored.resumption),
         }
     }
 }

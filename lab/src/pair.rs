@@ -11,8 +11,8 @@ use aquila_emu::{Outage, Path, PathConfig, Payload};
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, TicketStore};
-use aquila_proto::session::Stats;
-use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Side};
+use aquila_proto::session::{Arrival, Stats};
+use aquila_proto::{BearerId, Bitrate, Class, Event, LinkState, Output, Session, Side, Usage};
 use bytes::{Bytes, BytesMut};
 
 use crate::ends::{End, EndConfig, Stored};
@@ -35,6 +35,8 @@ pub struct PairConfig {
     pub mtu: u16,
     /// The ends forget no ticket that was used: whoever replays a recorded flight is let in.
     pub leaky_tickets: bool,
+    /// Further bearers: up and down, and what they may be used for.
+    pub beside: Vec<(PathConfig, PathConfig, Usage)>,
 }
 
 impl PairConfig {
@@ -46,6 +48,7 @@ impl PairConfig {
             seed: self.seed,
             encoder: EncoderRange::default(),
             congestion: CongestionConfig::default(),
+            bearers: std::iter::once(Usage::Normal).chain(self.beside.iter().map(|(.., usage)| *usage)).collect(),
         }
     }
 }
@@ -69,8 +72,8 @@ impl Payload for Packet {
 #[derive(Debug)]
 struct Node {
     end: End,
-    /// Its address as the other end sees it.
-    address: SocketAddr,
+    /// Its addresses as the other end sees them, one for each bearer if it is the one that connects.
+    addresses: Vec<SocketAddr>,
 }
 
 /// Tickets in memory; leaky ones are given out as often as they are asked for.
@@ -178,8 +181,8 @@ pub struct Pair {
     now: Instant,
     air: Node,
     ground: Node,
-    up: Path<Packet>,
-    down: Path<Packet>,
+    /// Up and down, for each bearer.
+    paths: Vec<[Path<Packet>; 2]>,
     sources: Vec<Running>,
     sent_commands: [Vec<Duration>; 2],
     sent_frames: Vec<Duration>,
@@ -193,6 +196,10 @@ pub struct Pair {
     pub frames: Vec<FrameOut>,
     /// State changes of both ends.
     pub states: Vec<(Duration, Side, LinkState, Duration)>,
+    /// State changes of bearers, if there are several.
+    pub bearer_states: Vec<(Duration, Side, BearerId, LinkState)>,
+    /// Classes that took another bearer.
+    pub reroutes: Vec<(Duration, Side, Class, BearerId)>,
     /// Connections that ended.
     pub disconnects: Vec<(Duration, Side, DisconnectReason)>,
     /// Connections completed: when, where, by 0-RTT.
@@ -228,15 +235,20 @@ impl Pair {
         let node = |side, address: &str| {
             let stored = Stored::with_tickets(tickets());
             let end = End::new(config.end(side), 1, stored, start, Duration::ZERO).expect("a valid configuration");
-            Node { end, address: address.parse().expect("a valid address") }
+            let first: SocketAddr = address.parse().expect("a valid address");
+            let addresses = (0..=config.beside.len() as u16).map(|n| SocketAddr::new(first.ip(), first.port() + n));
+            Node { end, addresses: addresses.collect() }
         };
+        let beside = config.beside.iter().map(|(up, down, _)| (*up, *down));
+        let seeds = (0..).map(|n| config.seed ^ n << 32);
+        let path = |((up, down), seed)| [Path::new(up, seed), Path::new(down, !seed)];
+        let paths = std::iter::once((config.up, config.down)).chain(beside).zip(seeds).map(path).collect();
         Self {
             start,
             now: start,
             air: node(Side::Air, AIR),
             ground: node(Side::Ground, GROUND),
-            up: Path::new(config.up, config.seed),
-            down: Path::new(config.down, !config.seed),
+            paths,
             sources: Vec::new(),
             sent_commands: [Vec::new(), Vec::new()],
             sent_frames: Vec::new(),
@@ -246,6 +258,8 @@ impl Pair {
             sent_setpoints: Vec::new(),
             frames: Vec::new(),
             states: Vec::new(),
+            bearer_states: Vec::new(),
+            reroutes: Vec::new(),
             disconnects: Vec::new(),
             connects: Vec::new(),
             mavlink: Vec::new(),
@@ -267,10 +281,17 @@ impl Pair {
         self.now - self.start
     }
 
-    /// The aircraft connects to the ground.
+    /// The aircraft connects to the ground, on all bearers.
     pub fn connect(&mut self) {
-        let remote = self.ground.address;
-        self.air.end.session.connect(self.now, remote).expect("a valid address");
+        for bearer in BearerId::all().take(self.paths.len()) {
+            self.connect_bearer(bearer);
+        }
+    }
+
+    /// The aircraft connects to the ground on one bearer.
+    pub fn connect_bearer(&mut self, bearer: BearerId) {
+        let remote = self.ground.addresses[0];
+        self.air.end.session.connect(self.now, bearer, remote).expect("a valid address");
         self.drain(Side::Air);
     }
 
@@ -322,8 +343,7 @@ impl Pair {
             let next = [
                 Some(self.air.end.deadline),
                 Some(self.ground.end.deadline),
-                self.up.next_delivery(),
-                self.down.next_delivery(),
+                self.paths.iter().flatten().filter_map(Path::next_delivery).min(),
                 self.sources.iter().map(|source| source.next).min(),
             ];
             let next = next.into_iter().flatten().min().expect("sessions always have a deadline");
@@ -336,36 +356,54 @@ impl Pair {
         self.now = until;
     }
 
-    /// Both directions lose everything, or hold it, from now on.
+    /// Both directions of all bearers lose everything, or hold it, from now on.
     pub fn begin_outage(&mut self, outage: Outage) {
-        self.up.begin_outage(self.now, outage);
-        self.down.begin_outage(self.now, outage);
+        self.paths.iter_mut().flatten().for_each(|path| path.begin_outage(self.now, outage));
+    }
+
+    /// The same of one bearer, in the directions from these sides.
+    pub fn begin_outage_of(&mut self, bearer: usize, from: &[Side], outage: Outage) {
+        from.iter().for_each(|side| self.paths[bearer][*side as usize].begin_outage(self.now, outage));
+    }
+
+    /// The outage of one bearer is over; nobody is told.
+    pub fn end_outage_of(&mut self, bearer: usize) {
+        self.paths[bearer].iter_mut().for_each(|path| path.end_outage(self.now));
     }
 
     /// The outage is over. `link_event`: both ends are told that their link came up.
     pub fn end_outage(&mut self, link_event: bool) {
-        self.up.end_outage(self.now);
-        self.down.end_outage(self.now);
+        self.paths.iter_mut().flatten().for_each(|path| path.end_outage(self.now));
         if link_event {
             for side in [Side::Air, Side::Ground] {
                 let now = self.now;
-                self.node(side).end.session.network_changed(now);
+                self.node(side).end.session.network_changed(now, None);
                 self.drain(side);
             }
         }
     }
 
-    /// The uplink's rate changes.
+    /// The uplink's rate changes, of the first bearer.
     pub fn set_up_rate(&mut self, rate: Bitrate) {
-        self.up.set_rate(self.now, Some(rate.0));
+        self.paths[0][0].set_rate(self.now, Some(rate.0));
+    }
+
+    /// The session of an end, for what has no method here. Drain it by [`Pair::settle`].
+    pub fn session(&mut self, side: Side) -> &mut Session {
+        &mut self.node(side).end.session
+    }
+
+    /// Does what an end's session wants after it was handed something.
+    pub fn settle(&mut self, side: Side) {
+        self.drain(side);
     }
 
     /// The aircraft is seen under another address from now on; what is sent to the old one is lost. `noticed`: its
     /// operating system tells it.
     pub fn move_air(&mut self, address: &str, noticed: bool) {
-        self.air.address = address.parse().expect("a valid address");
+        self.air.addresses[0] = address.parse().expect("a valid address");
         if noticed {
-            self.air.end.session.network_changed(self.now);
+            self.air.end.session.network_changed(self.now, Some(BearerId::FIRST));
             self.drain(Side::Air);
         }
     }
@@ -384,8 +422,8 @@ impl Pair {
     /// Puts a recorded packet of the aircraft on the wire again, from another address.
     pub fn replay(&mut self, recorded: &Recorded, from: &str) {
         let from = from.parse().expect("a valid address");
-        let packet = Packet { from, to: self.ground.address, ecn: None, data: recorded.data.clone() };
-        let _ = self.up.push(self.now, recorded.data.len() + IP_UDP, packet);
+        let packet = Packet { from, to: self.ground.addresses[0], ecn: None, data: recorded.data.clone() };
+        let _ = self.paths[0][0].push(self.now, recorded.data.len() + IP_UDP, packet);
     }
 
     /// Puts a copy of the aircraft's newest packet on the wire as if it came from `from`.
@@ -398,8 +436,8 @@ impl Pair {
     pub fn inject(&mut self, to: Side, from: &str, data: &[u8]) {
         let from = from.parse().expect("a valid address");
         let now = self.now;
-        let packet = Packet { from, to: self.node(to).address, ecn: None, data: BytesMut::from(data) };
-        let path = if to == Side::Ground { &mut self.up } else { &mut self.down };
+        let packet = Packet { from, to: self.node(to).addresses[0], ecn: None, data: BytesMut::from(data) };
+        let path = &mut self.paths[0][usize::from(to == Side::Air)];
         let _ = path.push(now, data.len() + IP_UDP, packet);
     }
 
@@ -409,9 +447,15 @@ impl Pair {
         self.node(side).end.session.stats(now)
     }
 
-    /// Counters of the paths: up, down.
+    /// Counters of the first bearer's paths: up, down.
     pub fn paths(&self) -> (aquila_emu::PathStats, aquila_emu::PathStats) {
-        (self.up.stats(), self.down.stats())
+        self.paths_of(0)
+    }
+
+    /// The same of any bearer.
+    pub fn paths_of(&self, bearer: usize) -> (aquila_emu::PathStats, aquila_emu::PathStats) {
+        let [up, down] = &self.paths[bearer];
+        (up.stats(), down.stats())
     }
 
     /// Rates asked of the encoder, and how often a recovery point was wanted of it.
@@ -443,11 +487,13 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        while let Some(packet) = self.up.pop(self.now) {
-            self.arrive(Side::Ground, packet);
-        }
-        while let Some(packet) = self.down.pop(self.now) {
-            self.arrive(Side::Air, packet);
+        for bearer in 0..self.paths.len() {
+            while let Some(packet) = self.paths[bearer][0].pop(self.now) {
+                self.arrive(bearer, Side::Ground, packet);
+            }
+            while let Some(packet) = self.paths[bearer][1].pop(self.now) {
+                self.arrive(bearer, Side::Air, packet);
+            }
         }
         for side in [Side::Air, Side::Ground] {
             let now = self.now;
@@ -467,15 +513,18 @@ impl Pair {
         self.sources.retain(|source| source.next <= source.until || source.next <= now);
     }
 
-    fn arrive(&mut self, side: Side, packet: Packet) {
+    fn arrive(&mut self, bearer: usize, side: Side, packet: Packet) {
         let now = self.now;
         self.note(&[side as u64 + 10, packet.data.len() as u64]);
         let node = self.node(side);
-        if packet.to != node.address {
+        let ours = if side == Side::Air { node.addresses[bearer] } else { node.addresses[0] };
+        if packet.to != ours {
             return; // The address it was sent to is no longer ours.
         }
         let ecn = packet.ecn.and_then(EcnCodepoint::from_bits);
-        node.end.session.handle_datagram(now, now, packet.from, None, ecn, packet.data);
+        let bearer = BearerId::new(bearer as u8).filter(|_| side == Side::Air);
+        let arrival = Arrival { bearer, ecn, ..Arrival::new(now, packet.from) };
+        node.end.session.handle_datagram(now, arrival, packet.data);
         self.drain(side);
     }
 
@@ -531,8 +580,9 @@ impl Pair {
                     node.end.deadline = at;
                     break;
                 }
-                Output::Transmit(transmit, data) => {
-                    let from = node.address;
+                Output::Transmit(bearer, transmit, data) => {
+                    let bearer = usize::from(bearer.number());
+                    let from = node.addresses[if side == Side::Air { bearer } else { 0 }];
                     let ecn = transmit.ecn.map(|ecn| ecn as u8);
                     let data = BytesMut::from(data);
                     if self.record && side == Side::Air {
@@ -540,8 +590,7 @@ impl Pair {
                     }
                     let len = data.len();
                     let packet = Packet { from, to: transmit.destination, ecn, data };
-                    let path = if side == Side::Air { &mut self.up } else { &mut self.down };
-                    let _ = path.push(now, len + IP_UDP, packet);
+                    let _ = self.paths[bearer][side as usize].push(now, len + IP_UDP, packet);
                     self.note(&[side as u64, len as u64]);
                 }
                 Output::Event(event) => frames_in.push_back(event),
@@ -565,13 +614,13 @@ impl Pair {
                 }
             }
             Event::State { state, silence } => self.states.push((elapsed, side, state, silence)),
-            Event::Disconnected(reason) => {
-                self.disconnects.push((elapsed, side, reason));
-            }
+            Event::Disconnected { reason, .. } => self.disconnects.push((elapsed, side, reason)),
+            Event::BearerState { bearer, state, .. } => self.bearer_states.push((elapsed, side, bearer, state)),
+            Event::Rerouted { class, bearer } => self.reroutes.push((elapsed, side, class, bearer)),
             Event::Connected { resumed, .. } => self.connects.push((elapsed, side, resumed)),
-            Event::AddressWanted if side == Side::Air => {
-                let remote = self.ground.address;
-                self.air.end.session.reconnect(self.now, remote).expect("a valid address");
+            Event::AddressWanted(bearer) if side == Side::Air => {
+                let remote = self.ground.addresses[0];
+                self.air.end.session.reconnect(self.now, bearer, remote).expect("a valid address");
                 self.drain(Side::Air);
             }
             Event::Unknown { count, .. } => self.unknown.push((elapsed, side, count)),

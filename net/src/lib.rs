@@ -1,5 +1,6 @@
 //! Tokio drivers for the sans-IO core.
 
+pub mod bearer;
 pub mod camera;
 pub mod encoder;
 pub mod mavlink;

@@ -9,12 +9,22 @@ use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::LinkFlags;
+use netlink_packet_route::route::RouteAttribute;
 use rtnetlink::MulticastGroup;
 use tokio::sync::mpsc;
 
 /// A change that may open or close a way to the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NetworkChange {
+pub struct NetworkChange {
+    /// What changed.
+    pub what: Change,
+    /// The number of the interface that it is about, if it is about one.
+    pub interface: Option<u32>,
+}
+
+/// What changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
     /// There is something new to send over.
     Came(Means),
     /// There is less.
@@ -54,7 +64,8 @@ pub fn watch() -> io::Result<mpsc::Receiver<NetworkChange>> {
         let mut known = Known::default();
         while let Some((message, _)) = messages.next().await {
             let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
-            let Some(change) = judge(&message, &mut known) else { continue };
+            let Some(what) = judge(&message, &mut known) else { continue };
+            let change = NetworkChange { what, interface: interface_of(&message) };
             tracing::debug!(?change, "network");
             if let Err(mpsc::error::TrySendError::Closed(_)) = changes.try_send(change) {
                 break;
@@ -84,8 +95,22 @@ fn address_of(message: &AddressMessage) -> Option<(u32, IpAddr)> {
     Some((message.header.index, address))
 }
 
+/// The interface that a message is about.
+fn interface_of(message: &RouteNetlinkMessage) -> Option<u32> {
+    use RouteNetlinkMessage::{DelAddress, DelLink, DelRoute, NewAddress, NewLink, NewRoute};
+    match message {
+        NewAddress(address) | DelAddress(address) => Some(address.header.index),
+        NewLink(link) | DelLink(link) => Some(link.header.index),
+        NewRoute(route) | DelRoute(route) => route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Oif(index) => Some(*index),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
 /// What a message means.
-fn judge(message: &RouteNetlinkMessage, known: &mut Known) -> Option<NetworkChange> {
+fn judge(message: &RouteNetlinkMessage, known: &mut Known) -> Option<Change> {
     let links = &mut known.links;
     match message {
         RouteNetlinkMessage::NewAddress(address) => {
@@ -93,30 +118,30 @@ fn judge(message: &RouteNetlinkMessage, known: &mut Known) -> Option<NetworkChan
                 known.addresses.clear();
             }
             let is_new = address_of(address).is_none_or(|address| known.addresses.insert(address));
-            is_new.then_some(NetworkChange::Came(Means::Address))
+            is_new.then_some(Change::Came(Means::Address))
         }
         RouteNetlinkMessage::DelAddress(address) => {
             if let Some(address) = address_of(address) {
                 known.addresses.remove(&address);
             }
-            Some(NetworkChange::Gone(Means::Address))
+            Some(Change::Gone(Means::Address))
         }
         RouteNetlinkMessage::NewLink(link) => {
             let up = link.header.flags & (LinkFlags::Up | LinkFlags::LowerUp);
             let before = links.insert(link.header.index, up);
             let is_up = up == LinkFlags::Up | LinkFlags::LowerUp;
-            let change = if is_up { NetworkChange::Came(Means::Link) } else { NetworkChange::Gone(Means::Link) };
+            let change = if is_up { Change::Came(Means::Link) } else { Change::Gone(Means::Link) };
             (before != Some(up)).then_some(change)
         }
         RouteNetlinkMessage::DelLink(link) => {
             links.remove(&link.header.index);
-            Some(NetworkChange::Gone(Means::Link))
+            Some(Change::Gone(Means::Link))
         }
         RouteNetlinkMessage::NewRoute(route) => {
-            (route.header.destination_prefix_length == 0).then_some(NetworkChange::Came(Means::Route))
+            (route.header.destination_prefix_length == 0).then_some(Change::Came(Means::Route))
         }
         RouteNetlinkMessage::DelRoute(route) => {
-            (route.header.destination_prefix_length == 0).then_some(NetworkChange::Gone(Means::Route))
+            (route.header.destination_prefix_length == 0).then_some(Change::Gone(Means::Route))
         }
         _ => None,
     }
@@ -138,19 +163,20 @@ mod tests {
             link.header.flags = flags;
             RouteNetlinkMessage::NewLink(link)
         };
-        assert_eq!(judge(&link(LinkFlags::Up), &mut links), Some(NetworkChange::Gone(Means::Link)));
+        assert_eq!(judge(&link(LinkFlags::Up), &mut links), Some(Change::Gone(Means::Link)));
         assert_eq!(judge(&link(LinkFlags::Up | LinkFlags::Promisc), &mut links), None);
-        assert_eq!(
-            judge(&link(LinkFlags::Up | LinkFlags::LowerUp), &mut links),
-            Some(NetworkChange::Came(Means::Link))
-        );
+        assert_eq!(judge(&link(LinkFlags::Up | LinkFlags::LowerUp), &mut links), Some(Change::Came(Means::Link)));
         let route = |prefix| {
             let mut route = RouteMessage::default();
             route.header.destination_prefix_length = prefix;
             RouteNetlinkMessage::NewRoute(route)
         };
+        let mut through = RouteMessage::default();
+        through.attributes.push(RouteAttribute::Oif(7));
+        assert_eq!(interface_of(&RouteNetlinkMessage::NewRoute(through)), Some(7));
+        assert_eq!((interface_of(&link(LinkFlags::Up)), interface_of(&route(0))), (Some(3), None));
         assert_eq!(judge(&route(24), &mut links), None);
-        assert_eq!(judge(&route(0), &mut links), Some(NetworkChange::Came(Means::Route)));
+        assert_eq!(judge(&route(0), &mut links), Some(Change::Came(Means::Route)));
     }
 
     #[test]
@@ -163,13 +189,13 @@ mod tests {
             message
         };
         let new = |index, last| RouteNetlinkMessage::NewAddress(address(index, last));
-        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Came(Means::Address)));
+        assert_eq!(judge(&new(1, 7), &mut known), Some(Change::Came(Means::Address)));
         assert_eq!(judge(&new(1, 7), &mut known), None);
-        assert_eq!(judge(&new(2, 7), &mut known), Some(NetworkChange::Came(Means::Address)));
+        assert_eq!(judge(&new(2, 7), &mut known), Some(Change::Came(Means::Address)));
         assert_eq!(
             judge(&RouteNetlinkMessage::DelAddress(address(1, 7)), &mut known),
-            Some(NetworkChange::Gone(Means::Address))
+            Some(Change::Gone(Means::Address))
         );
-        assert_eq!(judge(&new(1, 7), &mut known), Some(NetworkChange::Came(Means::Address)));
+        assert_eq!(judge(&new(1, 7), &mut known), Some(Change::Came(Means::Address)));
     }
 }

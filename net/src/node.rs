@@ -7,6 +7,7 @@ mod changes;
 mod config;
 mod dial;
 mod gate;
+mod lane;
 mod picture;
 mod snapshot;
 
@@ -22,24 +23,25 @@ use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::router::{EndpointConfig, EndpointKind, Router, RouterConfig};
 use aquila_proto::mavlink::{EndpointId, Frame, RadioReporter, Version};
 use aquila_proto::quic::{DisconnectReason, MemoryTickets, QuicConfig, TicketStore, TlsError};
-use aquila_proto::{Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
+use aquila_proto::session::Arrival;
+use aquila_proto::{BearerId, Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
 use tokio::sync::{mpsc, watch};
 
-use changes::Changes;
 pub use config::{NodeConfig, Role};
 pub use gate::FrameGate;
 use picture::PictureLog;
 pub use snapshot::Snapshots;
 
+use crate::bearer::BearerSpec;
 use crate::encoder;
 use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
-use crate::modem;
 use crate::netwatch::{self, NetworkChange};
-use crate::socket::{BearerSocket, Datagram};
+use crate::socket::Datagram;
 use crate::status::{StatusError, StatusServer, StatusSnapshot};
 use crate::store::{self, Store};
 use crate::video::{Flow, VideoDatagram, VideoInput, VideoOutput, VideoSpec};
 use dial::Dialler;
+use lane::Lanes;
 
 /// Snapshots for the status page are taken this often, and the autopilot's flow control looks at the queue.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
@@ -67,6 +69,10 @@ pub enum CameraRequest {
 pub enum NodeEvent {
     /// State, and the age of the last word from the other side.
     State(LinkState, Duration),
+    /// The same of one of several bearers, by its name.
+    BearerState(String, LinkState, Duration),
+    /// A class goes by this bearer from now on.
+    Rerouted(Class, String),
     /// Connected to this address, by 0-RTT or not.
     Connected(SocketAddr, bool),
     /// The connection ended, and why.
@@ -109,8 +115,9 @@ pub enum NodeError {
 pub struct Node {
     config: NodeConfig,
     session: Session,
-    socket: Option<BearerSocket>,
-    dialler: Dialler,
+    lanes: Lanes,
+    /// What people call the bearers.
+    names: BTreeMap<BearerId, String>,
     store: Option<Store>,
     router: Router,
     /// The air-ground link's id with the router.
@@ -129,10 +136,8 @@ pub struct Node {
     camera: Option<mpsc::Sender<CameraRequest>>,
     gate: FrameGate,
     questions: mpsc::Receiver<gate::Question>,
-    modem: Option<mpsc::Receiver<Radio>>,
     events: Option<mpsc::Sender<NodeEvent>>,
     deadline: Instant,
-    changes: Changes,
     picture: PictureLog,
     targets: Vec<EndpointId>,
 }
@@ -147,13 +152,18 @@ impl Node {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut store = open_store(&config)?;
         let session = Session::new(session_config(&config, &mut store, started, since_1970)?)?;
-        let socket = match &config.role {
+        let mut lanes = Lanes::default();
+        match &config.role {
             Role::Listen(address) => {
-                let socket = BearerSocket::listen(*address, config.bind_interface.as_deref());
-                Some(socket.map_err(|error| NodeError::Listen(*address, error))?)
+                lanes.listen(*address, config.bind_interface.as_deref(), config.modem.clone())?;
             }
-            Role::Connect(_) => None,
-        };
+            Role::Connect(remote) => {
+                for (bearer, spec) in BearerId::all().zip(bearers(&config)) {
+                    lanes.connect(bearer, spec, remote);
+                }
+            }
+        }
+        let names = lanes.iter().filter_map(|lane| Some((lane.bearer?, lane.spec.name()))).collect();
         let ids = EndpointIds::new();
         let link = ids.allocate();
         let mut router = Router::new(RouterConfig {
@@ -181,11 +191,8 @@ impl Node {
         }
         Ok(Self {
             session,
-            socket,
-            dialler: Dialler::new(match &config.role {
-                Role::Connect(remote) => Some(remote.clone()),
-                Role::Listen(_) => None,
-            }),
+            lanes,
+            names,
             store,
             router,
             link,
@@ -203,10 +210,8 @@ impl Node {
             camera: config.encoder.as_ref().map(encoder::serve),
             gate,
             questions,
-            modem: config.modem.as_ref().map(modem::watch),
             events: None,
             deadline: started,
-            changes: Changes::default(),
             picture: PictureLog::default(),
             targets: Vec::new(),
             config,
@@ -215,7 +220,7 @@ impl Node {
 
     /// Where we listen, if we do.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.socket.as_ref().and_then(|socket| socket.local_addr().ok())
+        self.lanes.sockets.first_local()
     }
 
     /// Where the status page is.
@@ -263,16 +268,16 @@ impl Node {
         self.session.handle_timeout(now);
         self.drain(now);
         loop {
-            let timer = self.deadline.min(next_snapshot).min(self.changes.due().unwrap_or(next_snapshot));
+            let timer = self.deadline.min(next_snapshot).min(self.lanes.changes_due().unwrap_or(next_snapshot));
             tokio::select! {
                 () = &mut shutdown => break,
-                () = receive(&mut self.socket, &mut batch) => self.on_datagrams(&mut batch),
+                lane = self.lanes.sockets.receive(&mut batch) => self.on_datagrams(lane, &mut batch),
                 Some(event) = self.mavlink_events.recv() => self.on_endpoint_events(event),
                 Some(question) = self.questions.recv() => question.answer(&mut self.session),
                 Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
-                radio = from(&mut self.modem) => self.session.set_radio(Instant::now(), &radio),
+                (lane, radio) = self.lanes.modems.heard() => self.on_radio(lane, &radio),
                 change = from(&mut self.network) => self.on_network_change(change),
-                address = self.dialler.resolved() => self.on_address(address),
+                (lane, address) = self.lanes.diallers.resolved() => self.on_address(lane, address),
                 () = tokio::time::sleep_until(timer.into()) => {}
             }
             let now = Instant::now();
@@ -280,8 +285,8 @@ impl Node {
                 self.session.handle_timeout(now);
                 self.drain(now);
             }
-            if self.changes.due().is_some_and(|due| now >= due) {
-                self.on_changes(now);
+            if self.lanes.changes_due().is_some_and(|due| now >= due) {
+                (0..self.lanes.len()).for_each(|lane| self.on_changes(now, lane));
             }
             if now >= next_snapshot {
                 next_snapshot = now + SNAPSHOT_INTERVAL;
@@ -295,11 +300,13 @@ impl Node {
         self.endpoints.shutdown().await;
     }
 
-    fn on_datagrams(&mut self, batch: &mut Vec<Datagram>) {
+    fn on_datagrams(&mut self, lane: usize, batch: &mut Vec<Datagram>) {
+        let bearer = self.lanes.get(lane).bearer;
         for datagram in batch.drain(..) {
             let now = Instant::now();
             let Datagram { received, from, local, ecn, data } = datagram;
-            self.session.handle_datagram(now, received, canonical(from), local, ecn, data);
+            let arrival = Arrival { bearer, received, from: canonical(from), local, ecn };
+            self.session.handle_datagram(now, arrival, data);
             self.drain(now);
         }
     }
@@ -332,29 +339,6 @@ impl Node {
             }
             EndpointEvent::Frame { from, frame } => {
                 self.route(now, from, &frame);
-            }
-        }
-    }
-
-    /// A socket that is bound to an interface dies with it; after the modem is back only a new one works.
-    fn reopen_bound_socket(&mut self) {
-        let Some(interface) = self.config.bind_interface.as_deref() else { return };
-        let old = self.socket.as_ref().and_then(|socket| socket.local_addr().ok());
-        let reopened = match (&self.config.role, old) {
-            (Role::Connect(_), Some(old)) => BearerSocket::towards(old, Some(interface)),
-            // Opened with the next address that is looked up.
-            (Role::Connect(_), None) => return,
-            (Role::Listen(address), _) => {
-                // Its port has to be free first.
-                self.socket = None;
-                BearerSocket::listen(*address, Some(interface))
-            }
-        };
-        match reopened {
-            Ok(socket) => self.socket = Some(socket),
-            // Still gone: its return is another network change.
-            Err(error) => {
-                tracing::warn!(%error, interface, "cannot bind to the interface; trying again when it changes")
             }
         }
     }
@@ -394,45 +378,53 @@ impl Node {
                 next = self.camera_packets.try_recv().ok();
             }
         }
-        self.flush();
+        self.lanes.flush();
+    }
+
+    fn on_radio(&mut self, lane: usize, radio: &Radio) {
+        let bearer = self.lanes.get(lane).bearer;
+        self.session.set_radio(Instant::now(), bearer, radio);
     }
 
     fn on_network_change(&mut self, change: NetworkChange) {
-        let refused = self.refused();
-        self.changes.on_change(Instant::now(), change, refused);
+        let now = Instant::now();
+        for index in 0..self.lanes.len() {
+            let refused = self.lanes.refused(index);
+            let lane = self.lanes.get(index);
+            if lane.is_concerned(&change) {
+                lane.changes.on_change(now, change.what, refused);
+            }
+        }
     }
 
-    /// Packets that the kernel did not take.
-    fn refused(&self) -> u64 {
-        self.socket.as_ref().map_or(0, BearerSocket::errors)
-    }
-
-    /// Probes the link if the network has changed and nothing has been heard since.
-    fn on_changes(&mut self, now: Instant) {
+    /// Probes a bearer if the network has changed and nothing has been heard since.
+    fn on_changes(&mut self, now: Instant, index: usize) {
+        if self.lanes.get(index).changes.due().is_none_or(|due| now < due) {
+            return;
+        }
+        let bearer = self.lanes.get(index).bearer;
         let stats = self.session.stats(now);
-        let word = stats.silence.and_then(|silence| now.checked_sub(silence));
-        if self.changes.is_time(now, word) {
-            self.reopen_bound_socket();
-            let refused = self.refused();
-            self.changes.on_probe(now, refused, stats.rtt);
-            self.session.network_changed(now);
+        let own = stats.bearers.iter().find(|own| Some(own.bearer) == bearer);
+        let (silence, rtt) = own.map_or((stats.silence, stats.main().rtt), |own| (own.silence, own.rtt));
+        let word = silence.and_then(|silence| now.checked_sub(silence));
+        if self.lanes.get(index).changes.is_time(now, word) {
+            self.lanes.reopen_bound_socket(index, &self.config.role);
+            let refused = self.lanes.refused(index);
+            self.lanes.get(index).changes.on_probe(now, refused, rtt);
+            self.session.network_changed(now, bearer);
             self.drain(now);
         }
     }
 
     /// The other side's address has been looked up.
-    fn on_address(&mut self, address: Option<SocketAddr>) {
-        let Some(address) = address else { return };
+    fn on_address(&mut self, index: usize, address: Option<SocketAddr>) {
+        let (Some(address), Some(bearer)) = (address, self.lanes.get(index).bearer) else { return };
         let now = Instant::now();
-        let same_family = self.local_addr().is_some_and(|local| local.is_ipv4() == address.is_ipv4());
-        if !same_family {
-            match BearerSocket::towards(address, self.config.bind_interface.as_deref()) {
-                Ok(socket) => self.socket = Some(socket),
-                Err(error) => return self.dialler.on_failure(&format!("cannot open a socket: {error}")),
-            }
+        if !self.lanes.open_towards(index, address) {
+            return;
         }
-        if let Err(error) = self.session.reconnect(now, address) {
-            self.dialler.on_failure(&error.to_string());
+        if let Err(error) = self.session.reconnect(now, bearer, address) {
+            self.lanes.diallers.get(index).on_failure(&error.to_string());
         }
         self.drain(now);
     }
@@ -440,13 +432,7 @@ impl Node {
     /// Does what the session says, until it says to wait.
     fn drain(&mut self, now: Instant) {
         self.drain_unflushed(now);
-        self.flush();
-    }
-
-    fn flush(&mut self) {
-        if let Some(socket) = &mut self.socket {
-            socket.flush();
-        }
+        self.lanes.flush();
     }
 
     /// The same, but what is to be sent may stay with the socket until it is flushed, so that the packets of several inputs
@@ -454,8 +440,8 @@ impl Node {
     fn drain_unflushed(&mut self, now: Instant) {
         // Before a frame is handed on, what guards against doing so twice is stored.
         if let Some(store) = &mut self.store {
-            if let Some(snapshot) = self.session.resumption_snapshot() {
-                store.save_resumption(&snapshot);
+            while let Some((bearer, snapshot)) = self.session.resumption_snapshot() {
+                store.save_resumption(bearer, &snapshot);
             }
             if let Some(snapshot) = self.session.replay_snapshot() {
                 store.save_replay(&snapshot);
@@ -464,8 +450,9 @@ impl Node {
         let mut events = Vec::new();
         loop {
             match self.session.poll_output(now) {
-                Output::Transmit(transmit, data) => {
-                    if let Some(socket) = &mut self.socket {
+                Output::Transmit(bearer, transmit, data) => {
+                    let lane = self.lanes.index_of(bearer);
+                    if let Some(socket) = lane.and_then(|lane| self.lanes.socket(lane)) {
                         socket.send(transmit, data);
                     }
                 }
@@ -497,40 +484,68 @@ impl Node {
             Event::Hold(hold) => self.ask_camera(CameraRequest::Hold(hold)),
             Event::State { state, silence } => {
                 match state {
-                    LinkState::Up => {
-                        self.dialler.on_up();
-                        tracing::info!("link up");
-                    }
+                    LinkState::Up => tracing::info!("link up"),
                     LinkState::Stalled => tracing::debug!(?silence, "link stalled"),
                     LinkState::Lost => tracing::warn!(?silence, "link lost: nothing heard from the other side"),
                     LinkState::Down => tracing::warn!("link down: no connection"),
                 }
+                if let (LinkState::Up, [only]) = (state, &self.session.bearers()[..])
+                    && let Some(dialler) = self.lanes.dialler(*only)
+                {
+                    dialler.on_up();
+                }
                 self.tell(NodeEvent::State(state, silence));
             }
-            Event::Connected { remote, resumed } => {
-                tracing::info!(%remote, resumed, "connected");
-                self.dialler.on_connected();
+            Event::BearerState { bearer, state, silence } => {
+                let name = self.name_of(bearer);
+                match state {
+                    LinkState::Up => {
+                        self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_up);
+                        tracing::info!(bearer = name, "bearer up");
+                    }
+                    LinkState::Stalled => tracing::debug!(bearer = name, ?silence, "bearer stalled"),
+                    LinkState::Lost => tracing::warn!(bearer = name, ?silence, "bearer lost: nothing heard on it"),
+                    LinkState::Down => tracing::warn!(bearer = name, "bearer down: no connection"),
+                }
+                self.tell(NodeEvent::BearerState(name, state, silence));
+            }
+            Event::Rerouted { class, bearer } => {
+                let name = self.name_of(bearer);
+                tracing::info!(class = class.name(), bearer = name, "goes by another bearer");
+                self.tell(NodeEvent::Rerouted(class, name));
+            }
+            Event::Connected { bearer, remote, resumed } => {
+                tracing::info!(bearer = self.name_of(bearer), %remote, resumed, "connected");
+                self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_connected);
                 self.tell(NodeEvent::Connected(remote, resumed));
             }
-            Event::Disconnected(reason) => {
+            Event::Disconnected { bearer, reason } => {
+                let name = self.name_of(bearer);
                 match reason {
-                    DisconnectReason::Superseded => tracing::info!(%reason, "disconnected"),
-                    _ => tracing::warn!(%reason, "disconnected"),
+                    DisconnectReason::Superseded => tracing::info!(bearer = name, %reason, "disconnected"),
+                    _ => tracing::warn!(bearer = name, %reason, "disconnected"),
                 }
-                self.dialler.on_disconnected();
+                self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_disconnected);
                 self.tell(NodeEvent::Disconnected(reason.to_string()));
             }
-            Event::AddressWanted => {
-                self.dialler.on_silence();
-                self.dialler.look_up(self.session.stats(now).remote);
+            Event::AddressWanted(bearer) => {
+                let stats = self.session.stats(now);
+                let remote = stats.bearers.iter().find(|own| own.bearer == bearer).and_then(|own| own.remote);
+                if let Some(dialler) = self.lanes.dialler(bearer) {
+                    dialler.on_silence();
+                    dialler.look_up(remote);
+                }
             }
-            Event::PeerMoved { from, to } => {
-                tracing::info!(%from, %to, "the other side's address changed");
+            Event::PeerMoved { bearer, from, to } => {
+                tracing::info!(bearer = self.name_of(bearer), %from, %to, "the other side's address changed");
                 self.tell(NodeEvent::PeerMoved(from, to));
             }
-            Event::Hello { version, revision } => {
-                let ours = env!("CARGO_PKG_VERSION");
-                tracing::info!(version, revision, ours, "the other side says hello");
+            Event::Hello { bearer, name, version, revision } => {
+                if matches!(self.config.role, Role::Listen(_)) && !name.is_empty() {
+                    self.names.insert(bearer, name);
+                }
+                let (ours, name) = (env!("CARGO_PKG_VERSION"), self.name_of(bearer));
+                tracing::info!(bearer = name, version, revision, ours, "the other side says hello");
                 self.snapshots.set_peer_version(version);
             }
             Event::SameSide => {
@@ -540,9 +555,14 @@ impl Node {
             Event::Unknown { from, reason, count } => {
                 tracing::warn!(%from, reason, count, "unknown peer not answered (reported once a minute)");
             }
-            // Nobody here reads bulk yet: the other side's flow control holds it back.
-            Event::BulkReadable => {}
+            // Nobody here reads or writes bulk yet: what is not read holds the other side back.
+            Event::BulkReadable | Event::BulkRestarted => {}
         }
+    }
+
+    /// What people call a bearer.
+    fn name_of(&self, bearer: BearerId) -> String {
+        self.names.get(&bearer).cloned().unwrap_or_else(|| bearer.to_string())
     }
 
     fn ask_camera(&self, request: CameraRequest) {
@@ -592,7 +612,7 @@ impl Node {
             self.router.stats(),
             &self.cameras,
             &self.viewers,
-            self.socket.as_ref(),
+            &self.lanes,
         );
         self.published.send_replace(snapshot);
     }
@@ -606,6 +626,21 @@ fn hint(error: &io::Error, in_use: &'static str) -> &'static str {
         io::ErrorKind::PermissionDenied => " (ports below 1024 belong to root)",
         _ => "",
     }
+}
+
+/// Bearers of a side that connects.
+fn bearers(config: &NodeConfig) -> Vec<BearerSpec> {
+    let mut bearers = config.bearers.clone();
+    if bearers.is_empty() {
+        bearers.push(BearerSpec::default());
+    }
+    if let [only] = &mut bearers[..]
+        && only.modem.is_none()
+    {
+        only.modem.clone_from(&config.modem);
+    }
+    bearers.truncate(BearerId::COUNT);
+    bearers
 }
 
 fn open_store(config: &NodeConfig) -> Result<Option<Store>, NodeError> {
@@ -631,11 +666,12 @@ fn session_config(
         None => Arc::new(MemoryTickets::default()),
     };
     let quic = QuicConfig {
+        bearer: BearerId::FIRST,
         identity: config.identity.clone(),
         peer: config.peer,
         mtu: config.mtu,
         tickets,
-        resumption: store.as_ref().and_then(Store::load_resumption),
+        resumption: None,
         listen: matches!(config.role, Role::Listen(_)),
     };
     let mut seed = [0; 32];
@@ -649,6 +685,13 @@ fn session_config(
     if let Some(store) = store {
         session.replay = store.load_replay();
     }
+    if matches!(config.role, Role::Connect(_)) {
+        let tickets = |bearer| store.as_ref().and_then(|store| store.load_resumption(bearer));
+        let numbered = BearerId::all().zip(bearers(config));
+        session.bearers = numbered.map(|(bearer, spec)| lane::described(&spec, tickets(bearer))).collect();
+    }
+    session.reliability = config.reliability;
+    session.replicated.clone_from(&config.replicated);
     session.heartbeat = config.heartbeat;
     session.stalled_after = config.stalled_after;
     session.lost_after = config.lost_after;
@@ -659,14 +702,6 @@ fn session_config(
     session.video = config.video_queues.clone();
     session.reassembly = config.reassembly.clone();
     Ok(session)
-}
-
-/// Datagrams from the socket; for ever if there is none.
-async fn receive(socket: &mut Option<BearerSocket>, batch: &mut Vec<Datagram>) {
-    match socket {
-        Some(socket) => socket.receive(batch).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// The next news of a watch; for ever if nobody watches.

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
 use aquila_proto::quic::{EcnCodepoint, Transmit};
@@ -10,6 +11,8 @@ use noq_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+
+use crate::bearer::Source;
 
 /// Largest datagram read, times what the kernel may coalesce into one read.
 const READ_SIZE: usize = 2048;
@@ -74,16 +77,25 @@ impl BearerSocket {
         Self::bind(address, interface, true)
     }
 
-    /// A socket to reach `remote` from, on any port.
+    /// A socket to reach `remote` from `source`, on any port.
     ///
     /// # Errors
     /// As for [`BearerSocket::listen`].
-    pub fn towards(remote: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
+    pub fn towards(remote: SocketAddr, source: &Source) -> io::Result<Self> {
         let any: IpAddr = match remote {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        Self::bind(SocketAddr::new(any, 0), interface, false)
+        let (local, interface) = match source {
+            Source::Any => (any, None),
+            Source::Interface(name) => (any, Some(name.as_str())),
+            Source::Address(address) => (*address, None),
+        };
+        if local.is_ipv4() != remote.is_ipv4() {
+            let message = format!("{remote} cannot be reached from {local}: one is IPv4, the other IPv6");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Self::bind(SocketAddr::new(local, 0), interface, false)
     }
 
     fn bind(address: SocketAddr, interface: Option<&str>, pinned_source: bool) -> io::Result<Self> {
@@ -130,22 +142,27 @@ impl BearerSocket {
         self.errors
     }
 
-    /// Waits for datagrams and puts what is there into `out`. Errors such as "connection refused" by an earlier send are
-    /// counted only: the next packet may get through.
-    pub async fn receive(&mut self, out: &mut Vec<Datagram>) {
+    /// Puts the datagrams that are there into `out`, or has the task woken when there are some. Errors such as "connection
+    /// refused" by an earlier send are counted only: the next packet may get through.
+    pub fn poll_receive(&mut self, context: &mut Context<'_>, out: &mut Vec<Datagram>) -> Poll<()> {
         loop {
-            if self.socket.readable().await.is_err() {
+            if ready!(self.socket.poll_recv_ready(context)).is_err() {
+                // Only while the runtime ends.
                 self.errors += 1;
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
+                return Poll::Pending;
             }
             match self.read_batch(out) {
-                Ok(()) if !out.is_empty() => return,
+                Ok(()) if !out.is_empty() => return Poll::Ready(()),
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => self.errors += 1,
             }
         }
+    }
+
+    /// Waits for datagrams and puts what is there into `out`.
+    pub async fn receive(&mut self, out: &mut Vec<Datagram>) {
+        std::future::poll_fn(|context| self.poll_receive(context, out)).await;
     }
 
     fn read_batch(&mut self, out: &mut Vec<Datagram>) -> io::Result<()> {

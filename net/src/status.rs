@@ -18,7 +18,8 @@ pub use metrics::render_metrics;
 pub use server::{Exposure, StatusError, StatusServer};
 pub use snapshot::{
     BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus, PeerStatus,
-    PerClass, RadioStatus, RateMeter, SecurityStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus, VideoStatus,
+    PerClass, RadioStatus, RateMeter, ReplicationStatus, SecurityStatus, StatusSnapshot, VideoInputStatus,
+    VideoOutputStatus, VideoStatus,
 };
 pub use summary::render_summary;
 

@@ -19,11 +19,12 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use aquila_proto::BearerId;
 use aquila_proto::identity::PublicKey;
 
 use guard::ReplayFile;
 pub use tickets::FileTickets;
-use writer::{Files, Once, Work, Writer};
+use writer::{Files, Once, Work, Writer, resumption_name};
 
 const REPLAY_COPY: &str = "replay-copy";
 /// A process that was killed has gone by then.
@@ -87,10 +88,7 @@ impl Store {
             generation: 0,
             replay_warned: Once::default(),
             tickets,
-            _writer: Writer::spawn(
-                work.clone(),
-                Files { replay: copy, resumption: dir.join("resumption"), tickets: ticket_file },
-            ),
+            _writer: Writer::spawn(work.clone(), Files { replay: copy, dir: dir.clone(), tickets: ticket_file }),
             work,
             dir,
             _lock: lock,
@@ -114,15 +112,15 @@ impl Store {
         self.tickets.clone()
     }
 
-    /// The client's tickets as last stored.
-    pub fn load_resumption(&self) -> Option<Vec<u8>> {
-        fs::read(self.dir.join("resumption")).ok()
+    /// The client's tickets of a bearer as last stored.
+    pub fn load_resumption(&self, bearer: BearerId) -> Option<Vec<u8>> {
+        fs::read(self.dir.join(resumption_name(bearer))).ok()
     }
 
-    /// Stores the client's tickets, soon. A ticket that is used again since we were killed meanwhile costs a round trip: the
+    /// Stores the client's tickets of a bearer, soon. A ticket that is used again since we were killed meanwhile costs a round trip: the
     /// server knows that it is used.
-    pub fn save_resumption(&mut self, snapshot: &[u8]) {
-        self.work.resumption_changed(snapshot.to_vec());
+    pub fn save_resumption(&mut self, bearer: BearerId, snapshot: &[u8]) {
+        self.work.resumption_changed(bearer, snapshot.to_vec());
     }
 
     /// The replay window as last stored, in memory or on disk.

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::ByteCount;
 use crate::cc::PacketReport;
 use crate::wire::datagram::{unwrap_seq, unwrap_us};
 use crate::wire::feedback::{Arrival, Feedback};
+use crate::{BearerId, ByteCount};
 
 /// A report is sent when this many datagrams have arrived since the last one, or after [`REPORT_DELAY`].
 const REPORT_EVERY: usize = 16;
-const REPORT_DELAY: Duration = Duration::from_millis(10);
+pub const REPORT_DELAY: Duration = Duration::from_millis(10);
 /// Each arrival is reported twice, in two reports, in case one is lost.
 const REPEATED: u64 = 32;
 /// Arrivals remembered; above the 512 of one report, for reordering.
@@ -92,6 +92,8 @@ impl ArrivalLog {
 pub struct SentLog {
     sent: VecDeque<Sent>,
     next_seq: u64,
+    /// The highest that was reported.
+    reported: Option<u64>,
     /// The receiver's clock, unwrapped.
     receiver_us: Option<u64>,
     reports: Vec<PacketReport>,
@@ -101,30 +103,65 @@ pub struct SentLog {
     lost: u64,
 }
 
-/// What became of a datagram that carried a batch of transactions.
+/// A datagram of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramId {
+    /// The bearer that it left on.
+    pub bearer: BearerId,
+    /// See [`SentLog::next_datagram`].
+    pub number: u64,
+}
+
+/// What a datagram carries that is kept until it has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The batch of transactions of that number.
+    Batch(u64),
+    /// The piece of bulk from that offset on.
+    Bulk(u64),
+}
+
+/// What became of a datagram that carried something which is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fate {
-    /// Number of the datagram, see [`SentLog::next_datagram`].
+    /// Number of the datagram.
     pub datagram: u64,
-    /// The batch.
-    pub batch: u64,
+    /// What it carried.
+    pub kept: Kept,
     /// It has arrived; otherwise it is taken for lost.
     pub received: bool,
+}
+
+/// A datagram that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leaving {
+    /// Sender's clock, microseconds.
+    pub at_us: u64,
+    /// Bytes of UDP payload.
+    pub bytes: ByteCount,
+    /// What it carries that is kept.
+    pub kept: Option<Kept>,
+    /// It is the first of a video frame.
+    pub leads: bool,
+    /// The other side reports it within [`REPORT_DELAY`].
+    pub urgent: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     seq: u64,
-    at_us: u64,
-    bytes: ByteCount,
-    batch: Option<u64>,
-    leads: bool,
+    leaving: Leaving,
     known: bool,
 }
 
 impl Sent {
     fn fate(&self, received: bool) -> Option<Fate> {
-        Some(Fate { datagram: self.seq, batch: self.batch?, received })
+        Some(Fate { datagram: self.seq, kept: self.leaving.kept?, received })
+    }
+
+    fn report(&self, arrived_us: Option<u64>, ce: bool) -> PacketReport {
+        let Leaving { at_us: sent_us, bytes, leads, .. } = self.leaving;
+        PacketReport { sent_us, bytes, arrived_us, ce, leads }
     }
 }
 
@@ -145,16 +182,15 @@ impl SentLog {
         self.next_seq as u16
     }
 
-    /// Notes that the datagram with [`SentLog::next_seq`] has been sent, with a batch of transactions in it or without;
-    /// `leads`: it is the first of a video frame.
-    pub fn on_sent(&mut self, at_us: u64, bytes: ByteCount, batch: Option<u64>, leads: bool) {
-        self.sent.push_back(Sent { seq: self.next_seq, at_us, bytes, batch, leads, known: false });
+    /// Notes that the datagram with [`SentLog::next_seq`] has been sent.
+    pub fn on_sent(&mut self, leaving: Leaving) {
+        self.sent.push_back(Sent { seq: self.next_seq, leaving, known: false });
         self.next_seq += 1;
-        self.in_flight += bytes;
+        self.in_flight += leaving.bytes;
         if self.sent.len() > 2 * MEMORY
             && let Some(oldest) = self.sent.pop_front().filter(|oldest| !oldest.known)
         {
-            self.in_flight = self.in_flight - oldest.bytes;
+            self.in_flight = self.in_flight - oldest.leaving.bytes;
         }
     }
 
@@ -163,7 +199,16 @@ impl SentLog {
         self.in_flight
     }
 
-    /// Fates of batches that the reports so far have told.
+    /// When the first datagram left that should have been reported by now unless something is wrong: the first urgent one behind
+    /// all those that have been reported. On the sender's clock, microseconds.
+    pub fn unreported_since(&self) -> Option<u64> {
+        let next = self.reported.map_or(0, |reported| reported + 1);
+        let first = next.saturating_sub(self.sent.front()?.seq) as usize;
+        let behind = self.sent.iter().skip(first);
+        behind.map(|sent| sent.leaving).find(|leaving| leaving.urgent).map(|leaving| leaving.at_us)
+    }
+
+    /// Fates that the reports so far have told.
     pub fn take_fates(&mut self) -> impl Iterator<Item = Fate> {
         self.fates.drain(..)
     }
@@ -188,26 +233,25 @@ impl SentLog {
             let sent = &mut self.sent[(seq - oldest) as usize];
             if !std::mem::replace(&mut sent.known, true) {
                 let arrived_us = Some(unwrap_us(clock, arrival.at_us));
-                let Sent { at_us: sent_us, bytes, leads, .. } = *sent;
-                self.reports.push(PacketReport { sent_us, bytes, arrived_us, ce: arrival.ecn == 3, leads });
-                self.in_flight = self.in_flight - bytes;
+                self.reports.push(sent.report(arrived_us, arrival.ecn == 3));
+                self.in_flight = self.in_flight - sent.leaving.bytes;
                 self.fates.extend(sent.fate(true));
                 self.received += 1;
             }
         }
         if let Some(highest) = highest {
-            let sent_us = self.sent[(highest - oldest) as usize].at_us;
+            self.reported = self.reported.max(Some(highest));
+            let sent_us = self.sent[(highest - oldest) as usize].leaving.at_us;
             let is_past = |sent: &&Sent| {
-                sent.seq < highest && (sent.seq + LOST_BEHIND < highest || sent.at_us + LOST_AFTER_US < sent_us)
+                sent.seq < highest && (sent.seq + LOST_BEHIND < highest || sent.leaving.at_us + LOST_AFTER_US < sent_us)
             };
             while let Some(front) = self.sent.front().filter(is_past).copied() {
                 self.sent.pop_front();
                 if !front.known {
                     self.lost += 1;
                     self.fates.extend(front.fate(false));
-                    let Sent { at_us: sent_us, bytes, leads, .. } = front;
-                    self.reports.push(PacketReport { sent_us, bytes, arrived_us: None, ce: false, leads });
-                    self.in_flight = self.in_flight - bytes;
+                    self.reports.push(front.report(None, false));
+                    self.in_flight = self.in_flight - front.leaving.bytes;
                 }
             }
         }
@@ -242,7 +286,8 @@ mod tests {
         let mut seen = Vec::new();
         for n in 0..70_000u64 {
             let seq = sent.next_seq();
-            sent.on_sent(n * 1000, ByteCount(1000), (n % 7 == 0).then_some(n), false);
+            let kept = (n % 7 == 0).then_some(Kept::Batch(n));
+            sent.on_sent(Leaving { at_us: n * 1000, bytes: ByteCount(1000), kept, leads: false, urgent: n % 2 == 0 });
             if n % 10 != 3 {
                 log.on_arrival(start, seq, n * 1000 + 30_000, if n == 20 { 3 } else { 2 }, true);
             }
@@ -261,7 +306,10 @@ mod tests {
         assert!(arrived > 62_900 && lost > 6_900, "{arrived} {lost}");
         assert_eq!(sent.received_and_lost(), (arrived, lost));
         let fates: Vec<Fate> = sent.take_fates().collect();
-        assert!(fates.len() >= 9_990 && fates.iter().all(|fate| fate.batch == fate.datagram && fate.batch % 7 == 0));
+        assert!(
+            fates.len() >= 9_990
+                && fates.iter().all(|fate| fate.kept == Kept::Batch(fate.datagram) && fate.datagram % 7 == 0)
+        );
         assert!(fates.iter().all(|fate| fate.received == (fate.datagram % 10 != 3)));
         assert_eq!(seen.iter().filter(|report| report.ce).count(), 1);
         let base = seen[0].arrived_us.unwrap() - seen[0].sent_us;
@@ -270,6 +318,23 @@ mod tests {
                 assert!((at - report.sent_us).abs_diff(base) <= 8, "{report:?}");
             }
         }
+    }
+
+    #[test]
+    fn tells_since_when_a_report_is_missing() {
+        let mut sent = SentLog::default();
+        let mut send = |sent: &mut SentLog, at_us, urgent| {
+            sent.on_sent(Leaving { at_us, bytes: ByteCount(9), kept: None, leads: false, urgent });
+        };
+        assert_eq!(sent.unreported_since(), None);
+        send(&mut sent, 1, false);
+        assert_eq!(sent.unreported_since(), None, "a heartbeat is not told of at once");
+        send(&mut sent, 2, true);
+        send(&mut sent, 3, true);
+        assert_eq!(sent.unreported_since(), Some(2));
+        let arrivals = vec![None, Some(Arrival { at_us: 9, ecn: 0 })];
+        sent.on_feedback(&Feedback { sent_us: 9, first_seq: 0, arrivals });
+        assert_eq!(sent.unreported_since(), Some(3), "what was passed over is lost, not missing");
     }
 
     #[test]

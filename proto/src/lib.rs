@@ -1,6 +1,7 @@
 //! Aquila's sans-IO core.
 #![forbid(unsafe_code)]
 
+mod bearer;
 pub mod cc;
 pub mod class;
 mod delay;
@@ -10,6 +11,7 @@ pub mod mavlink;
 pub mod quantiles;
 pub mod quic;
 mod replay;
+pub mod replication;
 pub mod sched;
 pub mod seeded;
 pub mod session;
@@ -18,6 +20,7 @@ pub mod units;
 pub mod video;
 pub mod wire;
 
+pub use bearer::{BearerId, Usage};
 pub use class::Class;
 pub use session::{Event, LinkState, Output, Session, SessionConfig, Side};
 pub use units::{Bitrate, ByteCount};

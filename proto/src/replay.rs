@@ -70,6 +70,14 @@ impl ReplayGuard {
         self.epochs.last_mut().expect("just pushed").check(seq)
     }
 
+    /// Which of the 64 messages before `seq` have been seen, bit n for `seq - 1 - n`. Of what has left the window nothing
+    /// is said.
+    pub fn seen_before(&self, epoch: u64, seq: u64) -> u64 {
+        let Some(known) = self.epochs.iter().find(|known| known.epoch == epoch) else { return 0 };
+        let bit = |n: u64| seq.checked_sub(1 + n).is_some_and(|seq| seq > 0 && known.has_seen(seq));
+        (0..u64::from(u64::BITS)).filter(|n| bit(*n)).fold(0, |bits, n| bits | 1 << n)
+    }
+
     /// Everything that must survive a restart, about 1 kB.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAGIC.len() + self.epochs.len() * SNAPSHOT_EPOCH + 32);
@@ -112,6 +120,10 @@ impl fmt::Debug for ReplayGuard {
 }
 
 impl Epoch {
+    fn has_seen(&self, seq: u64) -> bool {
+        seq <= self.newest && self.newest - seq < WINDOW && self.seen[word_of(seq)] & bit_of(seq) != 0
+    }
+
     fn check(&mut self, seq: u64) -> Verdict {
         if seq > self.newest {
             // Forget what falls out of the window: the bits between the old and the new end.
@@ -197,6 +209,21 @@ mod tests {
         }
         assert_eq!(ReplayGuard::restore(&snapshot[..snapshot.len() - 1]), Err(SnapshotError));
         assert_eq!(ReplayGuard::restore(&[]), Err(SnapshotError));
+    }
+
+    #[test]
+    fn tells_what_came_before_a_message() {
+        let mut guard = ReplayGuard::default();
+        for seq in [1, 3, 70] {
+            guard.check(5, seq, false);
+        }
+        assert_eq!(guard.seen_before(5, 3), 0b10);
+        assert_eq!(guard.seen_before(5, 4), 0b101);
+        assert_eq!(guard.seen_before(5, 70), 0);
+        assert_eq!(guard.seen_before(5, 67), 1 << 63);
+        assert_eq!(guard.seen_before(6, 4), 0);
+        guard.check(5, 3 + WINDOW, false);
+        assert_eq!(guard.seen_before(5, 5), 0, "3 has left the window");
     }
 
     proptest! {

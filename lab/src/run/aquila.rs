@@ -8,7 +8,8 @@ use aquila_emu::Ecn;
 use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
-use aquila_proto::{Bitrate, Event, Output as SessionOutput, Side};
+use aquila_proto::session::Arrival;
+use aquila_proto::{BearerId, Bitrate, Event, Output as SessionOutput, Side, Usage};
 use bytes::BytesMut;
 
 use super::clock::Clock;
@@ -37,6 +38,9 @@ pub struct Aquila {
     address: u32,
     /// Sessions at the same nodes have other ports.
     ports: u16,
+    /// Each link is a bearer.
+    links: usize,
+    names: Vec<String>,
     /// Flows of video in order, for their numbers in a session.
     cameras: Vec<usize>,
     /// What was sent from a node, by its number among the commands, parameters or pictures of that node.
@@ -78,9 +82,11 @@ impl Aquila {
         let response = if truth.is_some() { 1.0 } else { encoder.response };
         let encoder = EncoderRange { response, ..encoder };
         let knowing = contender.oracle().zip(truth).map(|(kind, truth)| Knowing::new(kind, truth, traffic, encoder));
-        let config = EndConfig { side: Side::Air, mtu: contender.mtu, cameras, seed, encoder, congestion };
+        let bearers = vec![Usage::Normal; plan.links.len().clamp(1, BearerId::COUNT)];
+        let config = EndConfig { side: Side::Air, mtu: contender.mtu, cameras, seed, encoder, congestion, bearers };
+        let links = config.bearers.len();
         let end = |side| {
-            let config = EndConfig { side, ..config };
+            let config = EndConfig { side, ..config.clone() };
             End::new(config, 1, Stored::default(), start, Duration::ZERO).map_err(|error| error.to_string())
         };
         let mut contender = Self {
@@ -92,6 +98,8 @@ impl Aquila {
             start,
             address: 1,
             ports: 0,
+            links,
+            names: plan.links.iter().map(|link| link.get_ref().name.get_ref().clone()).collect(),
             cameras: Vec::new(),
             sent: [BTreeMap::new(), BTreeMap::new()],
             counts: [[0; 2]; 2],
@@ -113,24 +121,28 @@ impl Aquila {
     /// The aircraft's session gets the controller that knows the link, if that is what the plan wants.
     fn tell(&mut self) {
         if let Some(knowing) = &self.knowing {
-            self.ends[0].session.set_controller(Box::new(knowing.clone()));
+            self.ends[0].session.set_controller(|| Box::new(knowing.clone()));
         }
     }
 
-    fn air_address(&self) -> SocketAddr {
-        SocketAddr::from(([198, 51, (self.address >> 8) as u8, self.address as u8], AIR_PORT + self.ports))
+    /// The aircraft's address on a link: each is another network.
+    fn air_address(&self, link: usize) -> SocketAddr {
+        let network = 51 + link as u8;
+        SocketAddr::from(([198, network, (self.address >> 8) as u8, self.address as u8], AIR_PORT + self.ports))
     }
 
-    fn address_of(&self, node: usize) -> SocketAddr {
-        if node == 0 { self.air_address() } else { SocketAddr::from((GROUND.0, GROUND.1 + self.ports)) }
+    fn address_of(&self, node: usize, link: usize) -> SocketAddr {
+        if node == 0 { self.air_address(link) } else { SocketAddr::from((GROUND.0, GROUND.1 + self.ports)) }
     }
 
     fn connect(&mut self, now: Instant) {
-        let (remote, shown) = (self.address_of(1), self.clocks[0].shown(now));
-        if let Err(error) = self.ends[0].session.connect(shown, remote) {
-            self.note(0, format!("cannot connect: {error}"));
+        let (remote, shown) = (self.address_of(1, 0), self.clocks[0].shown(now));
+        for bearer in BearerId::all().take(self.links) {
+            if let Err(error) = self.ends[0].session.connect(shown, bearer, remote) {
+                self.note(0, format!("cannot connect: {error}"));
+            }
+            self.drain(now, 0);
         }
-        self.drain(now, 0);
     }
 
     fn note(&mut self, node: usize, text: String) {
@@ -177,7 +189,7 @@ impl Aquila {
     }
 
     fn drain(&mut self, now: Instant, node: usize) {
-        let (from, clock) = (self.address_of(node), self.clocks[node]);
+        let clock = self.clocks[node];
         let mut events = Vec::new();
         loop {
             let end = &mut self.ends[node];
@@ -186,11 +198,13 @@ impl Aquila {
                     end.deadline = clock.when(at);
                     break;
                 }
-                SessionOutput::Transmit(transmit, data) => {
-                    let wire = Wire::Datagram { from, to: transmit.destination, data: BytesMut::from(data) };
+                SessionOutput::Transmit(bearer, transmit, data) => {
+                    let link = usize::from(bearer.number());
+                    let (data, bytes) = (BytesMut::from(data), data.len() + IP_UDP);
+                    let from = self.address_of(node, link);
+                    let wire = Wire::Datagram { from, to: transmit.destination, data };
                     let ecn = transmit.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8));
-                    let bytes = data.len() + IP_UDP;
-                    self.output.push_back(Output::Transmit { node, link: 0, bytes, ecn, wire });
+                    self.output.push_back(Output::Transmit { node, link, bytes, ecn, wire });
                 }
                 SessionOutput::Event(event) => events.push(event),
             }
@@ -217,14 +231,22 @@ impl Aquila {
             Event::State { state, silence } => {
                 self.note(node, format!("link {} after {} ms of silence", state.name(), silence.as_millis()));
             }
+            Event::BearerState { bearer, state, silence } => {
+                let link = &self.names[usize::from(bearer.number())];
+                self.note(node, format!("{link} {} after {} ms of silence", state.name(), silence.as_millis()));
+            }
+            Event::Rerouted { class, bearer } => {
+                let link = &self.names[usize::from(bearer.number())];
+                self.note(node, format!("{} goes by {link}", class.name()));
+            }
             Event::Connected { resumed, .. } => {
                 self.note(node, if resumed { "connected by 0-RTT" } else { "connected" }.to_owned());
             }
-            Event::Disconnected(reason) => self.note(node, format!("disconnected: {reason}")),
+            Event::Disconnected { reason, .. } => self.note(node, format!("disconnected: {reason}")),
             Event::PeerMoved { .. } => self.note(node, "the other side's address changed".to_owned()),
-            Event::AddressWanted if node == 0 => {
-                let (remote, shown) = (self.address_of(1), self.clocks[0].shown(now));
-                if let Err(error) = self.ends[0].session.reconnect(shown, remote) {
+            Event::AddressWanted(bearer) if node == 0 => {
+                let (remote, shown) = (self.address_of(1, 0), self.clocks[0].shown(now));
+                if let Err(error) = self.ends[0].session.reconnect(shown, bearer, remote) {
                     self.note(0, format!("cannot connect: {error}"));
                 }
                 self.drain(now, 0);
@@ -265,12 +287,12 @@ impl Contender for Aquila {
 
     fn receive(&mut self, now: Instant, node: usize, ecn: Ecn, wire: Wire) {
         let Wire::Datagram { from, to, data } = wire else { return };
-        if to != self.address_of(node) {
-            return;
-        }
-        let ecn = EcnCodepoint::from_bits(ecn.bits());
+        let link = (0..self.links).find(|link| to == self.address_of(node, *link));
+        let Some(link) = link else { return };
         let shown = self.clocks[node].shown(now);
-        self.ends[node].session.handle_datagram(shown, shown, from, None, ecn, data);
+        let bearer = BearerId::new(link as u8).filter(|_| node == 0);
+        let arrival = Arrival { bearer, ecn: EcnCodepoint::from_bits(ecn.bits()), ..Arrival::new(shown, from) };
+        self.ends[node].session.handle_datagram(shown, arrival, data);
         self.drain(now, node);
     }
 
@@ -295,10 +317,13 @@ impl Contender for Aquila {
         self.address += 1;
     }
 
-    fn on_link_up(&mut self, now: Instant) {
+    fn on_link_up(&mut self, now: Instant, links: &[usize]) {
         for node in 0..2 {
-            self.ends[node].session.network_changed(self.clocks[node].shown(now));
-            self.drain(now, node);
+            for link in links {
+                let shown = self.clocks[node].shown(now);
+                self.ends[node].session.network_changed(shown, BearerId::new(*link as u8));
+                self.drain(now, node);
+            }
         }
     }
 
@@ -311,8 +336,8 @@ impl Contender for Aquila {
         let shown = self.clocks[0].shown(now);
         let air = &mut self.ends[0];
         let mut stored = air.take_stored();
-        stored.resumption = stored.resumption.filter(|_| self.reconnect == Reconnect::Resume);
-        match End::new(self.config, air.life + 1, stored, shown, shown - self.start) {
+        stored.resumption.retain(|_, _| self.reconnect == Reconnect::Resume);
+        match End::new(self.config.clone(), air.life + 1, stored, shown, shown - self.start) {
             Ok(end) => {
                 self.ends[0] = end;
                 self.tell();

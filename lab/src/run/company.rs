@@ -98,8 +98,8 @@ impl Contender for Company {
         self.there().for_each(|contender| contender.on_new_address(now));
     }
 
-    fn on_link_up(&mut self, now: Instant) {
-        self.there().for_each(|contender| contender.on_link_up(now));
+    fn on_link_up(&mut self, now: Instant, links: &[usize]) {
+        self.there().for_each(|contender| contender.on_link_up(now, links));
     }
 
     fn before_reconnect(&mut self, now: Instant) {

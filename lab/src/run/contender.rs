@@ -185,7 +185,7 @@ pub trait Contender {
     /// The first node has another address from now on; what is sent to the old one does not arrive.
     fn on_new_address(&mut self, now: Instant);
     /// Both nodes are told that a link came up.
-    fn on_link_up(&mut self, now: Instant);
+    fn on_link_up(&mut self, now: Instant, links: &[usize]);
     /// An outage begins after which the plan wants it to reconnect.
     fn before_reconnect(&mut self, _: Instant) {}
     /// The outage is over, and the plan wants it to reconnect, in its own way.

@@ -185,7 +185,7 @@ impl Contender for Datagrams {
 
     fn on_new_address(&mut self, _: Instant) {}
 
-    fn on_link_up(&mut self, _: Instant) {}
+    fn on_link_up(&mut self, _: Instant, _: &[usize]) {}
 
     fn reconnect(&mut self, _: Instant) {}
 }

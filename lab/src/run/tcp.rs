@@ -363,7 +363,7 @@ impl Contender for Tcp {
         }
     }
 
-    fn on_link_up(&mut self, _: Instant) {
+    fn on_link_up(&mut self, _: Instant, _: &[usize]) {
         // A socket is not told.
     }
 

@@ -286,14 +286,16 @@ impl<'a> World<'a> {
                 }
             }
             Step::End(outage) => {
-                links.iter().for_each(|link| self.channels[*link].end_outage(self.now));
+                for link in &links {
+                    self.channels[*link].end_outage(self.now);
+                }
                 self.returns.push(self.now - self.start);
                 self.event(&place, "outage ends".into());
                 if outage.new_address {
                     self.new_address(contender);
                 }
                 if outage.link_event {
-                    contender.on_link_up(self.now);
+                    contender.on_link_up(self.now, &links);
                     self.drain(contender);
                 }
                 if outage.reconnect {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::netwatch::NetworkChange;
+use crate::netwatch::Change;
 
 /// What is gone waits so long for what may replace it.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -28,9 +28,9 @@ struct Probe {
 
 impl Changes {
     /// The network changed; the kernel has refused so many packets until now.
-    pub fn on_change(&mut self, now: Instant, change: NetworkChange, refused: u64) {
+    pub fn on_change(&mut self, now: Instant, change: Change, refused: u64) {
         self.newest = Some(now);
-        let has_come = matches!(change, NetworkChange::Came(_));
+        let has_come = matches!(change, Change::Came(_));
         let under_way = self.probe.as_ref().filter(|probe| now < probe.answered_by);
         let due = match under_way {
             // It never left.
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
     use crate::netwatch::Means;
 
-    const CAME: NetworkChange = NetworkChange::Came(Means::Address);
-    const GONE: NetworkChange = NetworkChange::Gone(Means::Address);
+    const CAME: Change = Change::Came(Means::Address);
+    const GONE: Change = Change::Gone(Means::Address);
     const RTT: Duration = Duration::from_millis(100);
 
     fn ms(ms: u64) -> Duration {

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aquila_proto::Side;
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::{Identity, PublicKey};
 use aquila_proto::mavlink::Policy;
+use aquila_proto::replication::Reliability;
 use aquila_proto::sched::outbox::OutboxLimits;
 use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
+use aquila_proto::{Class, Side};
 
+use crate::bearer::BearerSpec;
 use crate::encoder::EncoderSetup;
 use crate::mavlink::EndpointSpec;
 use crate::modem::ModemSpec;
@@ -38,8 +40,14 @@ pub struct NodeConfig {
     pub peer: PublicKey,
     /// Who calls whom.
     pub role: Role,
-    /// Interface that all packets of the link leave by.
+    /// Interface that packets leave by if we listen.
     pub bind_interface: Option<String>,
+    /// Bearers if we connect; one as the routes say if there are none.
+    pub bearers: Vec<BearerSpec>,
+    /// How sure a control message is to arrive, and what may be spent on copies.
+    pub reliability: Reliability,
+    /// Which classes are replicated over several bearers.
+    pub replicated: Vec<Class>,
     /// UDP payload in bytes.
     pub mtu: u16,
     /// A heartbeat leaves this often.
@@ -66,7 +74,7 @@ pub struct NodeConfig {
     pub encoder: Option<EncoderSetup>,
     /// What the cameras' encoders make, all together.
     pub encoder_range: EncoderRange,
-    /// The modem that the link goes through, if it is to be asked how it hears the network.
+    /// The modem that the link goes through, if it is to be asked how it hears the network and no bearer has one of its own.
     pub modem: Option<ModemSpec>,
     /// Viewers: where RTP goes out.
     pub viewers: Vec<VideoSpec>,
@@ -91,6 +99,9 @@ impl NodeConfig {
             peer,
             role,
             bind_interface: None,
+            bearers: Vec::new(),
+            reliability: Reliability::default(),
+            replicated: vec![Class::Control],
             mtu: aquila_proto::quic::MIN_MTU,
             heartbeat: Duration::from_millis(100),
             stalled_after: Duration::from_millis(250),

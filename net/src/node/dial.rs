@@ -87,6 +87,11 @@ impl Dialler {
         self.up = true;
     }
 
+    /// Whether [`Dialler::resolved`] has anything to wait for.
+    pub fn is_busy(&self) -> bool {
+        self.lookup.is_some()
+    }
+
     /// Waits for an address to connect to, one for each time that one was wanted; `None` if there is none to try. For ever
     /// if none is wanted.
     pub async fn resolved(&mut self) -> Option<SocketAddr> {

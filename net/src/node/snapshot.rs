@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::QueueState;
 use aquila_proto::mavlink::router::{DropReason, RouterStats};
-use aquila_proto::session::Stats;
+use aquila_proto::session::{BearerStats, Stats};
 use aquila_proto::{ByteCount, Class};
 
 use super::NodeConfig;
+use super::lane::Lanes;
 use crate::mavlink::Endpoints;
-use crate::socket::BearerSocket;
 use crate::status::{
     BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus, PeerStatus,
-    RadioStatus, RateMeter, SecurityStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus, VideoStatus,
+    RadioStatus, RateMeter, ReplicationStatus, SecurityStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus,
+    VideoStatus,
 };
 use crate::video::{VideoInput, VideoOutput};
 
@@ -56,8 +57,9 @@ impl Snapshots {
         router: &RouterStats,
         cameras: &[VideoInput],
         viewers: &VideoOutput,
-        socket: Option<&BearerSocket>,
+        lanes: &Lanes,
     ) -> StatusSnapshot {
+        let main = stats.main();
         let mut snapshot = StatusSnapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             side: self.side.to_owned(),
@@ -65,17 +67,18 @@ impl Snapshots {
             peer: PeerStatus {
                 fingerprint: Some(self.fingerprint.clone()),
                 version: self.peer_version.clone(),
-                address: stats.remote.map(|remote| remote.to_string()),
+                address: main.remote.map(|remote| remote.to_string()),
             },
-            bearers: vec![bearer(stats, socket)],
+            bearers: stats.bearers.iter().map(|own| bearer(own, lanes)).collect(),
+            replication: replication(stats),
             video: video(stats, cameras, viewers),
             congestion: CongestionStatus {
                 controller: stats.controller.to_owned(),
-                capacity_bps: stats.capacity.0,
+                capacity_bps: main.capacity.0,
                 target_bps: stats.target_rate.0,
-                window_bytes: stats.window,
-                in_flight_bytes: stats.in_flight,
-                queue_delay_ms: ms(stats.queue_delay),
+                window_bytes: main.window,
+                in_flight_bytes: main.in_flight,
+                queue_delay_ms: ms(main.queue_delay),
                 radio: radio(&stats.radio),
             },
             mavlink: mavlink(endpoints, router),
@@ -143,25 +146,44 @@ fn drops(class: Class, stats: &Stats) -> BTreeMap<String, u64> {
     reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
 }
 
-fn bearer(stats: &Stats, socket: Option<&BearerSocket>) -> BearerStatus {
+fn bearer(stats: &BearerStats, lanes: &Lanes) -> BearerStatus {
     let counters = &stats.counters;
-    let known = stats.datagrams_received + stats.datagrams_lost;
-    let local = socket.and_then(|socket| socket.local_addr().ok());
     BearerStatus {
-        name: "quic".to_owned(),
-        local: local.map(|local| local.to_string()),
+        number: stats.bearer.number(),
+        name: if stats.name.is_empty() { stats.bearer.to_string() } else { stats.name.clone() },
+        usage: stats.usage.name().to_owned(),
+        local: lanes.local(stats.bearer).map(|local| local.to_string()),
         remote: stats.remote.map(|remote| remote.to_string()),
         state: stats.state.name().to_owned(),
         silence_ms: stats.silence.map(ms),
         rtt_ms: stats.rtt.map(ms),
         rtt_min_ms: stats.rtt_min.map(ms),
-        loss: (known > 0).then(|| stats.datagrams_lost as f64 / known as f64),
+        loss: (stats.datagrams_received + stats.datagrams_lost > 0).then_some(stats.loss),
+        capacity_bps: stats.capacity.0,
+        carries_telemetry: stats.carries[0],
+        carries_video: stats.carries[1],
+        control_out: counters.control_out,
+        control_won: counters.control_won,
+        control_late: counters.control_late,
         packets_out: counters.packets_out,
         packets_in: counters.packets_in,
         bytes_out: counters.bytes_out,
         bytes_in: counters.bytes_in,
         connections: counters.connections,
         resumed: counters.resumed,
+    }
+}
+
+fn replication(stats: &Stats) -> ReplicationStatus {
+    let counters = &stats.counters;
+    let bytes: u64 = stats.bearers.iter().map(|bearer| bearer.counters.bytes_out).sum();
+    ReplicationStatus {
+        copies: counters.copies_sent,
+        redundant_bytes: counters.redundant_bytes,
+        share: (bytes > 0).then(|| counters.redundant_bytes as f64 / bytes as f64),
+        receipts: counters.receipts,
+        duplicates: counters.duplicates,
+        reroutes: counters.reroutes,
     }
 }
 

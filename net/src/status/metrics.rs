@@ -26,12 +26,13 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
     page.sample("aquila_info", &info, 1.0);
     page.table(&WHOLE, &[(vec![], snapshot)]);
 
-    let bearers: Vec<_> = snapshot.bearers.iter().map(|b| (vec![("bearer", b.name.clone())], b)).collect();
+    let labels = |b: &BearerStatus| vec![("bearer", b.number.to_string()), ("name", b.name.clone())];
+    let bearers: Vec<_> = snapshot.bearers.iter().map(|b| (labels(b), b)).collect();
     page.table(&BEARERS, &bearers);
     page.describe("aquila_bearer_state", "1 for the state that the bearer is in, 0 for the others.");
     for (labels, bearer) in &bearers {
         for state in ["up", "stalled", "lost", "down"] {
-            let labels = [labels[0].clone(), ("state", state.to_owned())];
+            let labels = [labels[0].clone(), labels[1].clone(), ("state", state.to_owned())];
             page.sample("aquila_bearer_state", &labels, flag(bearer.state == state));
         }
     }
@@ -72,7 +73,7 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
 /// Name, help and value of a metric; no value if it is not known.
 type Column<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-const WHOLE: [Column<StatusSnapshot>; 28] = [
+const WHOLE: [Column<StatusSnapshot>; 33] = [
     ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
     ("aquila_capacity_bits_per_second", "What the link is believed to carry.", |s| count(s.congestion.capacity_bps)),
     ("aquila_target_bits_per_second", "What the encoder should make.", |s| count(s.congestion.target_bps)),
@@ -85,6 +86,13 @@ const WHOLE: [Column<StatusSnapshot>; 28] = [
     ("aquila_radio_rsrp_dbm", "Reference signal received power.", |s| s.congestion.radio.rsrp_dbm.map(f64::from)),
     ("aquila_radio_rsrq_decibels", "Reference signal received quality.", |s| s.congestion.radio.rsrq_db.map(f64::from)),
     ("aquila_radio_sinr_decibels", "Signal to interference and noise.", |s| s.congestion.radio.sinr_db.map(f64::from)),
+    ("aquila_control_copies_total", "Copies of control messages sent beyond the first.", |s| {
+        count(s.replication.copies)
+    }),
+    ("aquila_redundant_bytes_total", "Bytes of these copies.", |s| count(s.replication.redundant_bytes)),
+    ("aquila_receipts_total", "Receipts sent over all bearers.", |s| count(s.replication.receipts)),
+    ("aquila_duplicates_total", "Copies that came after another.", |s| count(s.replication.duplicates)),
+    ("aquila_reroutes_total", "Times that telemetry or video took another bearer.", |s| count(s.replication.reroutes)),
     ("aquila_replayed_total", "Messages refused as replays.", |s| count(s.security.replayed)),
     ("aquila_handshakes_refused_total", "Handshakes refused.", |s| count(s.security.handshakes_refused)),
     ("aquila_unknown_peers_total", "Packets and handshakes of peers not ours.", |s| count(s.security.unknown_peers)),
@@ -115,12 +123,18 @@ const WHOLE: [Column<StatusSnapshot>; 28] = [
     }),
 ];
 
-const BEARERS: [Column<BearerStatus>; 11] = [
+const BEARERS: [Column<BearerStatus>; 17] = [
     ("aquila_bearer_up", "1 if words come in as they should.", |b| Some(flag(b.state == "up"))),
     ("aquila_bearer_last_word_age_seconds", "Age of the last word from the other side.", |b| seconds(b.silence_ms)),
     ("aquila_bearer_rtt_seconds", "Round-trip time, smoothed.", |b| seconds(b.rtt_ms)),
     ("aquila_bearer_rtt_min_seconds", "Smallest round-trip time of late.", |b| seconds(b.rtt_min_ms)),
     ("aquila_bearer_loss_ratio", "Share of the packets sent of late that were lost.", |b| b.loss),
+    ("aquila_bearer_capacity_bits_per_second", "What it is believed to carry.", |b| count(b.capacity_bps)),
+    ("aquila_bearer_carries_telemetry", "1 if telemetry takes it.", |b| Some(flag(b.carries_telemetry))),
+    ("aquila_bearer_carries_video", "1 if video takes it.", |b| Some(flag(b.carries_video))),
+    ("aquila_bearer_control_out_total", "Control messages of which a copy was sent on it.", |b| count(b.control_out)),
+    ("aquila_bearer_control_won_total", "Control messages that came by it first.", |b| count(b.control_won)),
+    ("aquila_bearer_control_late_total", "Copies that came by it after another.", |b| count(b.control_late)),
     ("aquila_bearer_packets_out_total", "UDP packets sent.", |b| count(b.packets_out)),
     ("aquila_bearer_packets_in_total", "UDP packets received.", |b| count(b.packets_in)),
     ("aquila_bearer_bytes_out_total", "Bytes of UDP payload sent.", |b| count(b.bytes_out)),

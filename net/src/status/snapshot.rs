@@ -23,6 +23,9 @@ pub struct StatusSnapshot {
     pub peer: PeerStatus,
     /// Each way to carry packets.
     pub bearers: Vec<BearerStatus>,
+    /// Copies, and what they cost.
+    #[serde(default)]
+    pub replication: ReplicationStatus,
     /// Each class of traffic.
     pub classes: PerClass<ClassStatus>,
     /// Pictures.
@@ -49,8 +52,14 @@ pub struct PeerStatus {
 /// One way to carry packets.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BearerStatus {
-    /// Its name, unique here and the same for as long as there is such a bearer.
+    /// Its number, the same on both sides and for as long as there is such a bearer.
+    #[serde(default)]
+    pub number: u8,
+    /// What the side that connects calls it.
     pub name: String,
+    /// `normal`, `backup` or `metered`.
+    #[serde(default)]
+    pub usage: String,
     /// Our address, which changes with each socket, and the other side's, as last seen.
     pub local: Option<String>,
     /// The other side's.
@@ -65,6 +74,24 @@ pub struct BearerStatus {
     pub rtt_min_ms: Option<f64>,
     /// Share of the packets sent of late that were lost, 0 to 1.
     pub loss: Option<f64>,
+    /// What it is believed to carry.
+    #[serde(default)]
+    pub capacity_bps: u64,
+    /// Telemetry takes it.
+    #[serde(default)]
+    pub carries_telemetry: bool,
+    /// Video takes it.
+    #[serde(default)]
+    pub carries_video: bool,
+    /// Control messages of which a copy was sent on it.
+    #[serde(default)]
+    pub control_out: u64,
+    /// Control messages that came by it first.
+    #[serde(default)]
+    pub control_won: u64,
+    /// Copies that came by it after another had come.
+    #[serde(default)]
+    pub control_late: u64,
     /// UDP packets sent and received.
     pub packets_out: u64,
     /// Received.
@@ -77,6 +104,23 @@ pub struct BearerStatus {
     pub connections: u64,
     /// Of these, without waiting for a round trip (0-RTT).
     pub resumed: u64,
+}
+
+/// What replication did and cost, on this side.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ReplicationStatus {
+    /// Copies of control messages sent beyond the first.
+    pub copies: u64,
+    /// Their bytes.
+    pub redundant_bytes: u64,
+    /// Their share of all that was sent, 0 to 1.
+    pub share: Option<f64>,
+    /// Receipts sent.
+    pub receipts: u64,
+    /// Copies that came here after another had been delivered.
+    pub duplicates: u64,
+    /// Times that telemetry or video took another bearer.
+    pub reroutes: u64,
 }
 
 /// One value for each traffic class.

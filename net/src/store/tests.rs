@@ -157,7 +157,7 @@ fn a_full_disk_costs_what_a_restart_would_have_kept_and_nothing_now() {
     assert!(tickets.put(b"key", b"secret"));
     assert_eq!(tickets.take(b"other"), None);
     assert_eq!(tickets.take(b"key"), Some(b"secret".to_vec()), "still good in this life");
-    store.save_resumption(b"x");
+    store.save_resumption(BearerId::FIRST, b"x");
     store.save_replay(&whole_replay_window());
     drop(store);
     fs::remove_dir_all(&dir).unwrap();

@@ -1,10 +1,13 @@
 //! The thread that waits for the disk, so that the link's loop does not.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use aquila_proto::BearerId;
 
 use super::guard::ReplayFile;
 use super::tickets::TicketFile;
@@ -22,7 +25,8 @@ pub(super) struct Work(Arc<(Mutex<Pending>, Condvar)>);
 #[derive(Debug, Default)]
 struct Pending {
     replay: Option<(u64, Vec<u8>)>,
-    resumption: Option<Vec<u8>>,
+    /// Of each bearer.
+    resumption: BTreeMap<BearerId, Vec<u8>>,
     tickets: bool,
     ending: bool,
 }
@@ -33,9 +37,9 @@ impl Work {
         self.change(|pending| pending.replay = Some((generation, window)));
     }
 
-    /// The client's tickets.
-    pub fn resumption_changed(&self, snapshot: Vec<u8>) {
-        self.change(|pending| pending.resumption = Some(snapshot));
+    /// The client's tickets of a bearer.
+    pub fn resumption_changed(&self, bearer: BearerId, snapshot: Vec<u8>) {
+        self.change(|pending| drop(pending.resumption.insert(bearer, snapshot)));
     }
 
     /// The server's tickets.
@@ -78,7 +82,7 @@ impl Work {
 
 impl Pending {
     fn is_empty(&self) -> bool {
-        self.replay.is_none() && self.resumption.is_none() && !self.tickets
+        self.replay.is_none() && self.resumption.is_empty() && !self.tickets
     }
 }
 
@@ -87,7 +91,8 @@ impl Pending {
 pub(super) struct Files {
     /// A copy for after a power cut; none if each window is on disk anyway.
     pub replay: Option<ReplayFile>,
-    pub resumption: PathBuf,
+    /// Folder of the client's tickets.
+    pub dir: PathBuf,
     pub tickets: TicketFile,
 }
 
@@ -137,9 +142,18 @@ impl Files {
         if pending.tickets {
             warned.tickets.check(self.tickets.write(), "cannot store tickets", costs);
         }
-        if let Some(snapshot) = pending.resumption {
-            warned.resumption.check(write_whole(&self.resumption, &snapshot), "cannot store tickets", costs);
+        for (bearer, snapshot) in pending.resumption {
+            let path = self.dir.join(resumption_name(bearer));
+            warned.resumption.check(write_whole(&path, &snapshot), "cannot store tickets", costs);
         }
+    }
+}
+
+/// The file of a bearer's tickets.
+pub(super) fn resumption_name(bearer: BearerId) -> String {
+    match bearer {
+        BearerId::FIRST => "resumption".to_owned(),
+        other => format!("resumption-{other}"),
     }
 }
 

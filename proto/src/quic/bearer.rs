@@ -18,12 +18,13 @@ use rustls::client::Resumption;
 
 use super::clock::SharedClock;
 use super::connection::{Conn, ConnEvent, disconnect_reason};
-use super::keys::{CidGenerator, Greeting, ResetKey, TokenKey};
+use super::keys::{CidGenerator, Greeting, ResetKey, TokenKey, destination};
 use super::lent::{Lent, RttSlot};
 use super::resumption::{ResumableClient, TicketBook};
 use super::tickets::{ServerSessions, TicketStore};
 use super::transport::OpenGate;
 use super::{seeded_tls, tls, transport};
+use crate::bearer::BearerId;
 use crate::cc::{Borrowed, Controller};
 use crate::identity::{Identity, PublicKey};
 use crate::seeded::SeededBytes;
@@ -49,6 +50,8 @@ const QUIC_V1: u32 = 1;
 /// What a bearer is made of.
 #[derive(Debug, Clone)]
 pub struct QuicConfig {
+    /// Its number within the session.
+    pub bearer: BearerId,
     /// Who we are.
     pub identity: Arc<Identity>,
     /// The only key we talk to.
@@ -63,15 +66,32 @@ pub struct QuicConfig {
     pub listen: bool,
 }
 
-/// Tells the connections of a bearer apart.
+/// Tells the connections of a session apart; of one bearer's, the later one is larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConnectionId(u64);
+pub struct ConnectionId {
+    bearer: BearerId,
+    number: u64,
+}
+
+impl ConnectionId {
+    /// Whose it is.
+    pub fn bearer(self) -> BearerId {
+        self.bearer
+    }
+}
 
 /// A message on a stream of its own, to cancel it by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamRef {
     connection: ConnectionId,
     stream: StreamId,
+}
+
+impl StreamRef {
+    /// Whose it is.
+    pub fn bearer(self) -> BearerId {
+        self.connection.bearer
+    }
 }
 
 /// A packet to send; its bytes are in the buffer given to [`QuicBearer::poll_transmit`].
@@ -100,8 +120,6 @@ pub enum BearerEvent {
     Message { connection: ConnectionId, bytes: Bytes, early: bool },
     /// A datagram. `early` as above.
     Datagram { connection: ConnectionId, bytes: Bytes, early: bool },
-    /// The peer's bulk stream has bytes to read.
-    BulkReadable,
     /// The peer has all of a message.
     Acknowledged { token: u64 },
     /// The peer did not take a message; it has to be sent again.
@@ -183,13 +201,13 @@ impl QuicBearer {
         let clock = SharedClock::default();
         let mut endpoint_config = EndpointConfig::new(Arc::new(ResetKey::new(&config.identity)));
         let cid_seed = random.next_seed();
-        let identity = config.identity.clone();
+        let (identity, bearer) = (config.identity.clone(), config.bearer);
         endpoint_config
             .rng_seed(Some(random.next_seed()))
             .max_udp_payload_size(config.mtu)
             .map_err(|_| rustls::Error::General("MTU below QUIC's minimum".into()))?
             .cid_generator(Arc::new(move || {
-                Box::new(CidGenerator::new(&identity, SeededBytes::new(&cid_seed, "connection ids")))
+                Box::new(CidGenerator::new(&identity, SeededBytes::new(&cid_seed, "connection ids"), bearer))
             }));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let server_config = match config.listen {
@@ -210,19 +228,19 @@ impl QuicBearer {
         let greeting = Greeting::new(&config.identity.public(), &config.peer);
         let greeting_bytes = std::sync::Mutex::new(SeededBytes::new(&random.next_seed(), "greeting"));
         client_config.initial_dst_cid_provider(Arc::new(move || {
-            greeting.make(&mut greeting_bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+            greeting.make(&mut greeting_bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner), bearer)
         }));
         Ok(Self {
             endpoint: Endpoint::new(Arc::new(endpoint_config), server_config, false),
             client_config,
             greeting: Greeting::new(&config.peer, &config.identity.public()),
-            cids: CidGenerator::new(&config.identity, SeededBytes::new(&cid_seed, "unused: validation only")),
+            cids: CidGenerator::new(&config.identity, SeededBytes::new(&cid_seed, "unused: validation only"), bearer),
             config,
             clock,
             book,
             tls_client,
             connections: Vec::new(),
-            next_connection: ConnectionId(0),
+            next_connection: ConnectionId { bearer, number: 0 },
             active: None,
             aside: None,
             responses: VecDeque::new(),
@@ -439,16 +457,6 @@ impl QuicBearer {
         conn.is_none_or(|conn| conn.inner.datagrams().send_buffer_space() >= transport::SEND_BUFFER - 256)
     }
 
-    /// Writes to the bulk stream; returns the bytes taken, 0 when the peer's flow control holds us back.
-    pub fn write_bulk(&mut self, bytes: &[u8]) -> usize {
-        self.active_mut().map_or(0, |conn| conn.write_bulk(bytes))
-    }
-
-    /// Reads from the peer's bulk stream, at most `max` bytes; `None` when nothing is there yet.
-    pub fn read_bulk(&mut self, max: usize) -> Option<Bytes> {
-        self.active_mut()?.read_bulk(max)
-    }
-
     /// Tells QUIC that interface or address changed: probe at once, rotate the connection id, forget the back-off.
     pub fn network_changed(&mut self, now: Instant) {
         if let Some(conn) = self.active_mut() {
@@ -499,10 +507,9 @@ impl QuicBearer {
         if first & 0x80 == 0 {
             return true; // A short header: noq answers only connection ids that validate.
         }
-        // RFC 9000 §17.2: version, length of the destination connection id, the id.
-        let (Some(version), Some(&len)) = (rest.first_chunk(), rest.get(4)) else { return false };
-        let Some(cid) = rest.get(5..5 + usize::from(len)) else { return false };
-        u32::from_be_bytes(*version) == QUIC_V1 && (self.greeting.matches(cid) || self.cids.recognises(cid))
+        let Some(cid) = destination(packet).and_then(|at| packet.get(at)) else { return false };
+        let version = rest.first_chunk().map(|version| u32::from_be_bytes(*version));
+        version == Some(QUIC_V1) && (self.greeting.matches(cid) || self.cids.recognises(cid))
     }
 
     fn handle_incoming(&mut self, now: Instant, incoming: Incoming) {
@@ -565,7 +572,7 @@ impl QuicBearer {
     }
 
     fn add(&mut self, conn: Conn) -> ConnectionId {
-        self.next_connection.0 += 1;
+        self.next_connection.number += 1;
         let id = conn.id;
         self.connections.push(conn);
         id

@@ -15,7 +15,7 @@ fn identity(n: u8) -> Arc<Identity> {
 
 fn bearer(identity: Arc<Identity>, peer: PublicKey, listen: bool, seed: u8) -> QuicBearer {
     let tickets = Arc::new(MemoryTickets::default());
-    let config = QuicConfig { identity, peer, mtu: 1200, tickets, resumption: None, listen };
+    let config = QuicConfig { bearer: BearerId::FIRST, identity, peer, mtu: 1200, tickets, resumption: None, listen };
     QuicBearer::new(config, &mut SeededBytes::new(&[seed; 32], "test")).unwrap()
 }
 
@@ -31,7 +31,9 @@ fn client() -> QuicBearer {
 fn forge_greeting(bearer: &mut QuicBearer, client: &Identity, server: &Identity) {
     let greeting = Greeting::new(&client.public(), &server.public());
     let random = Mutex::new(SeededBytes::new(&[9; 32], "forged"));
-    bearer.client_config.initial_dst_cid_provider(Arc::new(move || greeting.make(&mut random.lock().unwrap())));
+    bearer
+        .client_config
+        .initial_dst_cid_provider(Arc::new(move || greeting.make(&mut random.lock().unwrap(), BearerId::FIRST)));
 }
 
 fn start() -> Instant {
@@ -170,7 +172,9 @@ fn a_flood_of_handshakes_is_bounded_and_the_link_goes_on() {
         let mut stranger = bearer(identity(3), identity(1).public(), false, 3);
         let greeting = Greeting::new(&identity(2).public(), &identity(1).public());
         let random = Mutex::new(SeededBytes::new(&[9; 32], &format!("flood {n}")));
-        stranger.client_config.initial_dst_cid_provider(Arc::new(move || greeting.make(&mut random.lock().unwrap())));
+        stranger
+            .client_config
+            .initial_dst_cid_provider(Arc::new(move || greeting.make(&mut random.lock().unwrap(), BearerId::FIRST)));
         stranger.connect(now, SERVER.parse().unwrap()).unwrap();
         while stranger.poll_transmit(now, &mut out).is_some() {
             let from = format!("192.0.2.{}:{}", n % 250, 1000 + n);

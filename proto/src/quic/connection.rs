@@ -16,7 +16,6 @@ use rustls::pki_types::CertificateDer;
 use super::bearer::{BearerEvent, ConnectionId, DisconnectReason, Handle};
 use super::transport::OpenGate;
 use crate::identity::PublicKey;
-use crate::wire::flow;
 
 /// Largest message on a stream of its own; the peer is authenticated, but may be broken.
 const MAX_MESSAGE: usize = 1 << 16;
@@ -66,8 +65,6 @@ pub(super) struct Conn {
     /// Messages not acknowledged yet, with the tokens to report them by.
     sent: BTreeMap<StreamId, u64>,
     partial: BTreeMap<StreamId, BytesMut>,
-    bulk_out: Option<StreamId>,
-    bulk_in: Option<StreamId>,
     /// A client that may send early data.
     had_early_data: bool,
     /// It has been told that our peer is resuming a session.
@@ -100,8 +97,6 @@ impl Conn {
             since,
             sent: BTreeMap::new(),
             partial: BTreeMap::new(),
-            bulk_out: None,
-            bulk_in: None,
             had_early_data,
             told_resuming: false,
             took_early_data: false,
@@ -185,31 +180,6 @@ impl Conn {
         }
     }
 
-    pub fn write_bulk(&mut self, bytes: &[u8]) -> usize {
-        let id = match self.bulk_out {
-            Some(id) => id,
-            None => {
-                let Some(id) = self.inner.streams().open(Dir::Uni) else { return 0 };
-                let mut stream = self.inner.send_stream(id);
-                let mut head = Vec::new();
-                flow::put(&mut head, flow::BULK);
-                if stream.set_priority(i32::MIN).is_err() || stream.write(&head).ok() != Some(head.len()) {
-                    return 0;
-                }
-                *self.bulk_out.insert(id)
-            }
-        };
-        self.inner.send_stream(id).write(bytes).unwrap_or(0)
-    }
-
-    pub fn read_bulk(&mut self, max: usize) -> Option<Bytes> {
-        let mut stream = self.inner.recv_stream(self.bulk_in?);
-        let mut chunks = stream.read(true).ok()?;
-        let chunk = chunks.next(max).ok().flatten().map(|chunk| chunk.bytes);
-        let _ = chunks.finalize();
-        chunk
-    }
-
     /// Takes all events out of QUIC. Data is passed up only once the peer is known to be `peer`.
     pub fn drain_events(&mut self, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
         while let Some(event) = self.inner.poll() {
@@ -276,7 +246,6 @@ impl Conn {
         self.connected = true;
         if self.had_early_data && !self.inner.accepted_0rtt() {
             self.sent.clear();
-            self.bulk_out = None;
             out.push_back(ConnEvent::Up(BearerEvent::EarlyDataRejected));
         }
         let resumed = self.inner.accepted_0rtt() || self.took_early_data;
@@ -298,9 +267,6 @@ impl Conn {
         if !self.is_peer(peer) {
             return;
         }
-        if self.bulk_in == Some(id) {
-            return out.push_back(ConnEvent::Up(BearerEvent::BulkReadable));
-        }
         let message = self.partial.entry(id).or_default();
         let mut stream = self.inner.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else {
@@ -308,24 +274,17 @@ impl Conn {
             return;
         };
         let whole = loop {
-            // The bulk stream is told by its first byte; the rest stays with QUIC until somebody reads it.
-            let max = if message.is_empty() { 1 } else { usize::MAX };
-            match chunks.next(max) {
+            match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => message.extend_from_slice(&chunk.bytes),
                 Ok(None) => break Some(true),
                 Err(ReadError::Blocked) => break Some(false),
                 Err(ReadError::Reset(_)) => break None,
             }
-            if message.first() == Some(&(flow::BULK as u8)) || message.len() > MAX_MESSAGE {
+            if message.len() > MAX_MESSAGE {
                 break Some(false);
             }
         };
         let _ = chunks.finalize();
-        if message.first() == Some(&(flow::BULK as u8)) {
-            self.partial.remove(&id);
-            self.bulk_in = Some(id);
-            return out.push_back(ConnEvent::Up(BearerEvent::BulkReadable));
-        }
         let too_long = message.len() > MAX_MESSAGE;
         match whole {
             Some(true) => {

@@ -8,6 +8,7 @@ use noq_proto::crypto::{CryptoError, HandshakeTokenKey, HmacKey};
 use noq_proto::{ConnectionIdGenerator, InvalidCid};
 use ring::{aead, hmac};
 
+use crate::bearer::BearerId;
 use crate::identity::{Identity, PublicKey};
 use crate::seeded::SeededBytes;
 
@@ -77,16 +78,39 @@ impl HandshakeTokenKey for TokenKey {
     }
 }
 
+/// The low four bits of the first byte of each connection id, a client's first one included, are the bearer's number, so that a
+/// server knows whose a packet is.
+const BEARER_BITS: u8 = 0x0f;
+
+fn number(cid: &mut [u8], bearer: BearerId) {
+    cid[0] = cid[0] & !BEARER_BITS | bearer.number();
+}
+
+/// The bearer that a packet says it belongs to.
+pub fn bearer_of(packet: &[u8]) -> Option<BearerId> {
+    let first = packet.get(destination(packet)?)?.first()?;
+    BearerId::new(first & BEARER_BITS)
+}
+
+/// Where a packet's destination connection id is (RFC 9000 §17.2, §17.3; ours on short headers).
+pub fn destination(packet: &[u8]) -> Option<std::ops::Range<usize>> {
+    match packet.first()? & 0x80 {
+        0 => Some(1..1 + CID_LEN),
+        _ => Some(6..6 + usize::from(*packet.get(5)?)),
+    }
+}
+
 /// Makes connection ids that we recognise as ours after a restart, so that a stranger's packet earns no stateless reset.
 pub struct CidGenerator {
     key: hmac::Key,
     random: SeededBytes,
+    bearer: BearerId,
 }
 
 impl CidGenerator {
-    pub fn new(identity: &Identity, random: SeededBytes) -> Self {
+    pub fn new(identity: &Identity, random: SeededBytes, bearer: BearerId) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &identity.derive("aquila/1 connection id"));
-        Self { key, random }
+        Self { key, random, bearer }
     }
 
     /// Whether `cid` is one of ours, of this life or a former one.
@@ -101,6 +125,7 @@ impl ConnectionIdGenerator for CidGenerator {
         let mut cid = [0; CID_LEN];
         let (nonce, tag) = cid.split_at_mut(CID_NONCE_LEN);
         self.random.fill(nonce);
+        number(nonce, self.bearer);
         tag.copy_from_slice(&hmac::sign(&self.key, nonce).as_ref()[..CID_LEN - CID_NONCE_LEN]);
         ConnectionId::new(&cid)
     }
@@ -128,10 +153,11 @@ impl Greeting {
     }
 
     /// A fresh first destination connection id (RFC 9000 §7.2: at least 8 unpredictable bytes).
-    pub fn make(&self, random: &mut SeededBytes) -> ConnectionId {
+    pub fn make(&self, random: &mut SeededBytes, bearer: BearerId) -> ConnectionId {
         let mut cid = [0; GREETING_LEN];
         let (nonce, tag) = cid.split_at_mut(GREETING_NONCE_LEN);
         random.fill(nonce);
+        number(nonce, bearer);
         tag.copy_from_slice(&hmac::sign(&self.0, nonce).as_ref()[..GREETING_LEN - GREETING_NONCE_LEN]);
         ConnectionId::new(&cid)
     }
@@ -140,6 +166,34 @@ impl Greeting {
     pub fn matches(&self, cid: &[u8]) -> bool {
         cid.len() == GREETING_LEN
             && hmac::sign(&self.0, &cid[..GREETING_NONCE_LEN]).as_ref().starts_with(&cid[GREETING_NONCE_LEN..])
+    }
+}
+
+/// Knows the packets that are meant for us, before there is a bearer for them.
+pub struct Door {
+    greeting: Greeting,
+    cids: CidGenerator,
+}
+
+impl Door {
+    pub fn new(identity: &Identity, peer: &PublicKey) -> Self {
+        let unused = SeededBytes::new(&[0; 32], "a door makes no connection ids");
+        Self {
+            greeting: Greeting::new(peer, &identity.public()),
+            cids: CidGenerator::new(identity, unused, BearerId::FIRST),
+        }
+    }
+
+    /// Whether a packet is a client's first, or was sent to a connection of ours, in this life or a former one.
+    pub fn is_for_us(&self, packet: &[u8]) -> bool {
+        let cid = destination(packet).and_then(|at| packet.get(at));
+        cid.is_some_and(|cid| self.cids.recognises(cid) || self.greeting.matches(cid))
+    }
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Door")
     }
 }
 
@@ -153,9 +207,9 @@ mod tests {
 
     #[test]
     fn connection_ids_are_recognised_after_a_restart_and_by_nobody_else() {
-        let cid = CidGenerator::new(&identity(1), SeededBytes::new(&[1; 32], "cid")).generate_cid();
-        let reborn = CidGenerator::new(&identity(1), SeededBytes::new(&[2; 32], "cid"));
-        let other = CidGenerator::new(&identity(2), SeededBytes::new(&[1; 32], "cid"));
+        let cid = CidGenerator::new(&identity(1), SeededBytes::new(&[1; 32], "cid"), BearerId::FIRST).generate_cid();
+        let reborn = CidGenerator::new(&identity(1), SeededBytes::new(&[2; 32], "cid"), BearerId::FIRST);
+        let other = CidGenerator::new(&identity(2), SeededBytes::new(&[1; 32], "cid"), BearerId::FIRST);
         assert!(reborn.validate(cid).is_ok());
         assert!(other.validate(cid).is_err());
         assert!(reborn.validate(ConnectionId::new(&[])).is_err());
@@ -166,11 +220,38 @@ mod tests {
     fn greeting_is_for_one_pair_of_keys_in_one_direction() {
         let (a, b) = (identity(1).public(), identity(2).public());
         let mut random = SeededBytes::new(&[3; 32], "greeting");
-        let cid = Greeting::new(&a, &b).make(&mut random);
+        let cid = Greeting::new(&a, &b).make(&mut random, BearerId::FIRST);
         assert!(Greeting::new(&a, &b).matches(&cid));
         assert!(!Greeting::new(&b, &a).matches(&cid));
         assert!(!Greeting::new(&a, &b).matches(&cid[..19]));
         assert!(!Greeting::new(&a, &b).matches(&[0; 20]));
+    }
+
+    #[test]
+    fn a_packet_says_whose_it_is() {
+        let (a, b) = (identity(1), identity(2));
+        let mut random = SeededBytes::new(&[3; 32], "greeting");
+        let door = Door::new(&b, &a.public());
+        for bearer in BearerId::all() {
+            let greeting = Greeting::new(&a.public(), &b.public()).make(&mut random, bearer);
+            let mut long = vec![0xc0, 0, 0, 0, 1, greeting.len() as u8];
+            long.extend_from_slice(&greeting);
+            let cid = CidGenerator::new(&b, SeededBytes::new(&[1; 32], "cid"), bearer).generate_cid();
+            let mut short = vec![0x40];
+            short.extend_from_slice(&cid);
+            for packet in [long, short] {
+                assert_eq!(bearer_of(&packet), Some(bearer));
+                assert!(door.is_for_us(&packet));
+                assert!(!Door::new(&a, &b.public()).is_for_us(&packet));
+                // Claiming another bearer breaks the tag.
+                let mut other = packet.clone();
+                other[destination(&packet).unwrap().start] ^= 1;
+                assert!(!door.is_for_us(&other));
+                for len in 0..packet.len() {
+                    assert!(!door.is_for_us(&packet[..len]));
+                }
+            }
+        }
     }
 
     #[test]

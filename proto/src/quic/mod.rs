@@ -14,6 +14,7 @@ mod transport;
 pub use bearer::{
     BearerEvent, ConnectionId, DisconnectReason, QuicBearer, QuicConfig, StreamRef, Transmit, UnknownPeer,
 };
+pub use keys::{Door, bearer_of};
 pub use noq_proto::EcnCodepoint;
 pub use rustls::Error as TlsError;
 pub use tickets::{MemoryTickets, TicketStore};

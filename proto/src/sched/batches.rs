@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::BearerId;
+use crate::feedback::DatagramId;
 use crate::signing::Place;
 
 /// Bytes under way at a time: 3 Mbit/s over a satellite's 600 ms. Far below the peer's replay window in number.
@@ -36,7 +38,7 @@ pub struct Batch {
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Instant,
-    datagram: u64,
+    datagram: DatagramId,
 }
 
 /// The batches under way.
@@ -78,8 +80,8 @@ impl Batches {
         self.kept.values().map(|batch| batch.due(silence).unwrap_or(now)).min()
     }
 
-    /// Notes that a batch has left in datagram number `datagram`.
-    pub fn on_sent(&mut self, now: Instant, seq: u64, datagram: u64) {
+    /// Notes that a batch has left.
+    pub fn on_sent(&mut self, now: Instant, seq: u64, datagram: DatagramId) {
         if let Some(batch) = self.kept.get_mut(&seq) {
             batch.sent = Some(Sent { at: now, datagram });
             batch.sendings += 1;
@@ -87,7 +89,7 @@ impl Batches {
     }
 
     /// What became of a datagram that carried a batch.
-    pub fn on_fate(&mut self, seq: u64, datagram: u64, received: bool) {
+    pub fn on_fate(&mut self, seq: u64, datagram: DatagramId, received: bool) {
         if received {
             self.take(seq);
         } else if let Some(batch) = self.kept.get_mut(&seq) {
@@ -96,9 +98,11 @@ impl Batches {
         }
     }
 
-    /// The connection is gone: everything not known to have arrived is due.
-    pub fn on_new_connection(&mut self) {
-        self.kept.values_mut().for_each(|batch| batch.sent = None);
+    /// A bearer is gone, or has another connection: what left on it and is not known to have arrived is due.
+    pub fn on_bearer_gone(&mut self, bearer: BearerId) {
+        for batch in self.kept.values_mut() {
+            batch.sent = batch.sent.filter(|sent| sent.datagram.bearer != bearer);
+        }
     }
 
     /// Gives up what is too old.
@@ -150,6 +154,10 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn id(number: u64) -> DatagramId {
+        DatagramId { bearer: BearerId::FIRST, number }
+    }
+
     fn with(now: Instant, count: usize) -> Batches {
         let mut batches = Batches::default();
         for _ in 0..count {
@@ -165,17 +173,17 @@ mod tests {
         for datagram in 0..3 {
             let seq = batches.due(start, SILENCE).unwrap().seq;
             assert_eq!(seq, datagram + 1);
-            batches.on_sent(start, seq, datagram);
+            batches.on_sent(start, seq, id(datagram));
         }
         assert!(batches.due(start, SILENCE).is_none());
-        batches.on_fate(1, 0, true);
-        batches.on_fate(2, 1, false);
+        batches.on_fate(1, id(0), true);
+        batches.on_fate(2, id(1), false);
         assert_eq!(batches.due(start, SILENCE).unwrap().seq, 2);
-        batches.on_sent(start + ms(60), 2, 3);
-        batches.on_fate(2, 1, false);
+        batches.on_sent(start + ms(60), 2, id(3));
+        batches.on_fate(2, id(1), false);
         assert!(batches.due(start + ms(61), SILENCE).is_none(), "its second sending is still on its way");
-        batches.on_fate(2, 3, true);
-        batches.on_fate(3, 2, true);
+        batches.on_fate(2, id(3), true);
+        batches.on_fate(3, id(2), true);
         assert_eq!((batches.next_due(start, SILENCE), batches.bytes()), (None, 0));
     }
 
@@ -187,12 +195,14 @@ mod tests {
         for at in 0..5_000 {
             let now = start + ms(at);
             if let Some(seq) = batches.due(now, SILENCE).map(|batch| batch.seq) {
-                batches.on_sent(now, seq, at);
+                batches.on_sent(now, seq, id(at));
                 sendings.push(at);
             }
         }
         assert_eq!(sendings, [0, 150, 450, 1050, 2250, 3450, 4650]);
-        batches.on_new_connection();
+        batches.on_bearer_gone(BearerId::new(1).unwrap());
+        assert!(batches.due(start + ms(4_700), SILENCE).is_none(), "it left on another");
+        batches.on_bearer_gone(BearerId::FIRST);
         assert!(batches.due(start + ms(4_700), SILENCE).is_some(), "a new connection: at once");
         batches.expire(start + ms(9_999));
         assert_eq!(batches.expired(), 0);

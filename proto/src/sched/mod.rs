@@ -2,6 +2,7 @@
 //! Video's queue is in [`crate::video`].
 
 pub mod batches;
+pub mod bulk;
 pub mod outbox;
 pub mod reserve;
 pub mod telemetry;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::Class;
 use crate::mavlink::Frame;
 use crate::mavlink::treatment::StateKey;
 use crate::quic::StreamRef;
 use crate::signing::{Place, PlaceIssuer, SigningStream};
+use crate::{BearerId, Class};
 
 /// Bounds of the outbox and lifetimes of what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,39 @@ pub struct Outgoing {
     pub place: Option<Place>,
     signing: Option<SigningStream>,
     stream: Option<StreamRef>,
-    last_sent: Option<Instant>,
+    /// Set once it has been sent.
+    sent: Option<Sent>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    last: Instant,
+    times: u32,
+    /// So many copies belong together.
+    each: u32,
+    /// It went by a bearer that is gone.
+    at_once: bool,
+}
+
+/// When copies of a message leave that is not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cadence {
+    /// Copies that belong together are so far apart.
+    pub spacing: Duration,
+    /// They leave again this long after the first of them.
+    pub again: Duration,
+}
+
+impl Outgoing {
+    fn due(&self, cadence: Cadence) -> Option<Instant> {
+        let sent = self.sent?;
+        let after = match sent.times.is_multiple_of(sent.each) {
+            _ if sent.at_once => Duration::ZERO,
+            true => cadence.again.saturating_sub(cadence.spacing * (sent.each - 1)).max(cadence.spacing),
+            false => cadence.spacing,
+        };
+        Some(sent.last + after)
+    }
 }
 
 /// Why control messages were not delivered.
@@ -141,19 +173,20 @@ impl Outbox {
         self.waiting.push_front(message);
     }
 
-    /// Notes that a message has been sent on `stream`.
-    pub fn on_sent(&mut self, now: Instant, mut message: Outgoing, stream: StreamRef) {
+    /// Notes that a message has been sent for the first time, on `stream`.
+    /// `each`: so many copies belong together.
+    pub fn on_sent(&mut self, now: Instant, mut message: Outgoing, stream: StreamRef, each: u32) {
         message.stream = Some(stream);
-        message.last_sent = Some(now);
+        message.sent = Some(Sent { last: now, times: 1, each: each.max(1), at_once: false });
         self.sent.insert(message.seq, message);
     }
 
-    /// Notes that the peer has a message; whether it was still to be acknowledged.
-    pub fn on_acknowledged(&mut self, seq: u64) -> bool {
-        self.take_sent(seq).is_some()
+    /// Notes that the peer has a message. If that was not known: the stream that it was sent on.
+    pub fn on_acknowledged(&mut self, seq: u64) -> Option<StreamRef> {
+        self.take_sent(seq)?.stream
     }
 
-    /// The connection is gone, or its early data was not taken: everything not acknowledged waits again, in order.
+    /// No connection is left, or its early data was not taken: everything not acknowledged waits again, in order.
     pub fn requeue(&mut self) {
         for (_, message) in std::mem::take(&mut self.sent).into_iter().rev() {
             self.wait_again(message);
@@ -167,9 +200,17 @@ impl Outbox {
         }
     }
 
+    /// A bearer is gone, and with it the streams of its connections: what is not acknowledged leaves again on the others.
+    pub fn on_bearer_gone(&mut self, bearer: BearerId) {
+        for message in self.sent.values_mut() {
+            message.stream = message.stream.filter(|stream| stream.bearer() != bearer);
+            message.sent = message.sent.map(|sent| Sent { at_once: true, ..sent });
+        }
+    }
+
     fn wait_again(&mut self, mut message: Outgoing) {
         message.stream = None;
-        message.last_sent = None;
+        message.sent = None;
         self.waiting.push_front(message);
     }
 
@@ -198,21 +239,27 @@ impl Outbox {
         self.waiting.iter().chain(self.sent.values()).map(|message| message.expires).min()
     }
 
-    /// Messages last sent at `before` or earlier, oldest first: due for another copy.
-    pub fn due_copies(&self, before: Instant) -> impl Iterator<Item = &Outgoing> {
-        self.sent.values().filter(move |message| message.last_sent.is_some_and(|at| at <= before))
+    /// Messages that are due for another copy, oldest first.
+    pub fn due_copies(&self, now: Instant, cadence: Cadence) -> impl Iterator<Item = &Outgoing> {
+        self.sent.values().filter(move |message| message.due(cadence).is_some_and(|due| due <= now))
     }
 
-    /// When the message that has waited longest for an acknowledgement or another copy was last sent.
-    pub fn earliest_sent(&self) -> Option<Instant> {
-        self.sent.values().filter_map(|message| message.last_sent).min()
+    /// Messages sent and not acknowledged, oldest first.
+    pub fn under_way(&self) -> impl Iterator<Item = &Outgoing> {
+        self.sent.values()
     }
 
-    /// Notes that another copy of a message has been sent.
-    pub fn on_copied(&mut self, now: Instant, seq: u64) {
-        if let Some(message) = self.sent.get_mut(&seq) {
-            message.last_sent = Some(now);
-        }
+    /// When the next copy is due.
+    pub fn next_copy(&self, cadence: Cadence) -> Option<Instant> {
+        self.sent.values().filter_map(|message| message.due(cadence)).min()
+    }
+
+    /// Notes that another copy of a message has been sent; whether it was one of those that belong to the first.
+    pub fn on_copied(&mut self, now: Instant, seq: u64) -> bool {
+        let Some(sent) = self.sent.get_mut(&seq).and_then(|message| message.sent.as_mut()) else { return false };
+        sent.times = sent.times.saturating_add(1);
+        (sent.last, sent.at_once) = (now, false);
+        sent.times <= sent.each
     }
 
     /// Messages from number `seq` on, sent or waiting, in order; but for signed ones that have no place yet.
@@ -220,6 +267,11 @@ impl Outbox {
         let waiting = self.waiting.iter().filter(move |message| message.seq >= seq);
         let in_place = |message: &&Outgoing| message.signing.is_none() || message.place.is_some();
         self.sent.range(seq..).map(|(_, message)| message).chain(waiting).filter(in_place)
+    }
+
+    /// Whether a message waits.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Messages that wait, and their bytes.
@@ -259,7 +311,7 @@ impl Outbox {
             place: None,
             signing: SigningStream::of(frame),
             stream: None,
-            last_sent: None,
+            sent: None,
         });
     }
 

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::bearer::BearerConfig;
+use crate::Class;
 use crate::cc::{CongestionConfig, EncoderRange};
 use crate::mavlink::treatment::Policy;
 use crate::quic::QuicConfig;
+use crate::replication::Reliability;
 use crate::sched::outbox::OutboxLimits;
 use crate::sched::telemetry::TelemetryLimits;
 use crate::video::{ReassemblerConfig, SendQueueConfig};
@@ -35,6 +38,12 @@ pub struct SessionConfig {
     pub side: Side,
     /// Keys, MTU, and whether we listen.
     pub quic: QuicConfig,
+    /// Bearers of the side that connects, numbered in this order; at least one. The other side learns of them when they come.
+    pub bearers: Vec<BearerConfig>,
+    /// How sure a control message is to arrive, and what may be spent on it.
+    pub reliability: Reliability,
+    /// Which classes are replicated: Control, unless told otherwise, and Telemetry if told so.
+    pub replicated: Vec<Class>,
     /// When the session begins; all times given later are after it.
     pub started: Instant,
     /// Wall-clock time at that moment.
@@ -73,6 +82,9 @@ impl SessionConfig {
         Self {
             side,
             quic,
+            bearers: vec![BearerConfig::default()],
+            reliability: Reliability::default(),
+            replicated: vec![Class::Control],
             started,
             since_1970,
             seed,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::mavlink::Frame;
 use crate::quic::{DisconnectReason, Transmit};
 use crate::video::Packets;
-use crate::{Bitrate, Class};
+use crate::{BearerId, Bitrate, Class};
 
 /// State of the link to the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +22,9 @@ pub enum LinkState {
 }
 
 impl LinkState {
+    /// The best of several bearers' states is the link's.
+    pub(super) const BEST_FIRST: [Self; 4] = [Self::Up, Self::Stalled, Self::Lost, Self::Down];
+
     /// Lower-case name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,8 +39,8 @@ impl LinkState {
 /// The next thing a driver has to do.
 #[derive(Debug)]
 pub enum Output<'a> {
-    /// Send this packet.
-    Transmit(Transmit, &'a [u8]),
+    /// Send this packet on this bearer.
+    Transmit(BearerId, Transmit, &'a [u8]),
     /// Something happened.
     Event(Event),
     /// Nothing more now: wait for input, at the latest until then.
@@ -54,20 +57,45 @@ pub enum Event {
         /// Age of the last word.
         silence: Duration,
     },
+    /// The same of one of several bearers.
+    BearerState {
+        /// Which.
+        bearer: BearerId,
+        /// State now.
+        state: LinkState,
+        /// Age of the last word on it.
+        silence: Duration,
+    },
+    /// A class of traffic goes by another bearer from now on.
+    Rerouted {
+        /// Telemetry or Video.
+        class: Class,
+        /// By which now.
+        bearer: BearerId,
+    },
     /// A connection is complete: the other side is who we pinned.
     Connected {
+        /// On this bearer.
+        bearer: BearerId,
         /// Its address.
         remote: SocketAddr,
         /// By 0-RTT.
         resumed: bool,
     },
-    /// The connection is gone.
-    Disconnected(DisconnectReason),
-    /// We have no connection, or have not heard a word on it for a while: look up the other side's address again and
+    /// The connection on a bearer is gone.
+    Disconnected {
+        /// Which.
+        bearer: BearerId,
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// A bearer has no connection, or nothing was heard on it for a while: look up the other side's address again and
     /// call [`Session::reconnect`](super::Session::reconnect).
-    AddressWanted,
+    AddressWanted(BearerId),
     /// The other side's address changed and the connection went along.
     PeerMoved {
+        /// On this bearer.
+        bearer: BearerId,
         /// Address before.
         from: SocketAddr,
         /// Address now.
@@ -75,6 +103,10 @@ pub enum Event {
     },
     /// What the other side says of itself.
     Hello {
+        /// On this bearer.
+        bearer: BearerId,
+        /// What it calls the bearer; may be empty.
+        name: String,
         /// Its software version.
         version: String,
         /// Its protocol revision.
@@ -111,6 +143,8 @@ pub enum Event {
     Hold(bool),
     /// The other side's bulk stream has bytes; read them with [`Session::read_bulk`](super::Session::read_bulk).
     BulkReadable,
+    /// The other side's process was started anew, and with it went what it had of our bulk: a new stream has begun.
+    BulkRestarted,
     /// Someone unknown tried to talk to us; reported once a minute.
     Unknown {
         /// The last of them.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use crate::cc::{CongestionConfig, EncoderRange, Load, Radio, Reports, SentPacket};
-use crate::feedback::SentLog;
+use crate::feedback::{Kept, Leaving, SentLog};
 use crate::wire::feedback::{Arrival, Feedback};
 use crate::{Bitrate, ByteCount};
 
@@ -80,7 +80,8 @@ fn try_lies(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
                 for n in 0..*count {
                     let bytes = ByteCount(u64::from(*bytes));
                     controller.on_sent(now, SentPacket { sent_us: now_us, bytes, urgent: true });
-                    log.on_sent(now_us, bytes, Some(u64::from(n)), *leads);
+                    let kept = Some(Kept::Batch(u64::from(n)));
+                    log.on_sent(Leaving { at_us: now_us, bytes, kept, leads: *leads, urgent: true });
                 }
             }
             Step::Rtt(us) => controller.on_rtt(now, Duration::from_micros(u64::from(*us))),

@@ -3,13 +3,17 @@
 //! Sans-IO: hand in one input, then call [`Session::poll_output`] until it gives a timeout. The parts (bearer, queues,
 //! controller, reassembly) do not know each other; everything meets here.
 
+mod bearer;
 mod config;
+mod control;
 mod event;
 #[cfg(test)]
 mod lies;
 mod link_state;
 mod radio;
+mod receipts;
 mod receive;
+mod route;
 mod stats;
 mod transmit;
 
@@ -20,31 +24,34 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use noq_proto::EcnCodepoint;
 
+pub use bearer::{BearerConfig, BearerCounters};
 pub use config::{SessionConfig, Side};
 pub use event::{Event, LinkState, Output};
-pub use stats::{ClassStats, Counters, Stats};
+pub use stats::{BearerStats, ClassStats, Counters, Stats};
 
 use crate::cc::{Controller, EncoderLag, Load, Radio};
-use crate::feedback::{ArrivalLog, SentLog};
 use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
-use crate::quic::{BearerEvent, ConnectionId, QuicBearer};
+use crate::quic::{BearerEvent, ConnectionId, Door, bearer_of};
 use crate::replay::ReplayGuard;
+use crate::replication::Budget;
 use crate::sched::batches::Batches;
+use crate::sched::bulk::{BulkReceiver, BulkSender};
 use crate::sched::outbox::Outbox;
 use crate::sched::telemetry::{TelemetryDrops, TelemetryQueue};
 use crate::seeded::SeededBytes;
 use crate::signing::{PlaceIssuer, Resequencer};
 use crate::video::{PushOutcome, Reassembler, SendQueue};
-use crate::wire::{datagram::Heartbeat, flow};
-use crate::{Bitrate, Class, delay::DelayBase};
-use link_state::Silence;
+use crate::wire::flow;
+use crate::{BearerId, Bitrate, Class};
+use bearer::{Bearer, Clock};
+use receipts::Receipts;
 use receive::{Inbound, Received};
+use route::Route;
 use stats::Latencies;
-use transmit::Outbound;
 
 /// Revision of the protocol within `aquila/1`; see [`crate::wire::message::Hello`].
-pub const PROTOCOL_REVISION: u64 = 2;
+pub const PROTOCOL_REVISION: u64 = 3;
 
 /// A video frame that is this old over propagation when it is given out is late: the pilot flies by an old picture.
 pub const LATE: Duration = Duration::from_millis(200);
@@ -71,27 +78,33 @@ struct Held {
 #[derive(Debug)]
 pub struct Session {
     config: SessionConfig,
-    bearer: QuicBearer,
-    controller: Box<dyn Controller>,
+    clock: Clock,
+    /// In order of their numbers.
+    bearers: Vec<Bearer>,
+    /// Bearers made so far, each with randomness of its own.
+    made: u64,
+    door: Door,
+    telemetry_route: Route,
+    video_route: Route,
+    /// The link's: the best of its bearers'.
+    state: LinkState,
+    budget: Budget,
+    receipts: Receipts,
     outbox: Outbox,
     telemetry: TelemetryQueue,
     transactions: Batches,
     places: PlaceIssuer,
     video_out: Vec<SendQueue>,
     video_in: Vec<Option<Reassembler>>,
-    bulk_out: VecDeque<Bytes>,
-    bulk_bytes: usize,
+    bulk_out: BulkSender,
+    bulk_in: BulkReceiver,
     replay: ReplayGuard,
     /// The same for batches of telemetry, which count on their own; not kept over a restart.
     batches: ReplayGuard,
     replay_dirty: bool,
     resequencer: Resequencer<Received>,
-    arrivals: ArrivalLog,
-    sent: SentLog,
-    delay: DelayBase,
-    silence: Silence,
     inbound: Inbound,
-    outbound: Outbound,
+    next_video: usize,
     latencies: Latencies,
     counters: Counters,
     last_target: Option<(Instant, Bitrate)>,
@@ -110,40 +123,65 @@ pub fn is_replay_snapshot(bytes: &[u8]) -> bool {
     ReplayGuard::restore(bytes).is_ok()
 }
 
-/// Bytes of bulk data that wait in the session; more are refused, so that the writer waits.
-const MAX_BULK: usize = 64 << 10;
+/// A UDP datagram that came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// On the socket of this bearer; a side that listens has one socket for all.
+    pub bearer: Option<BearerId>,
+    /// When, at or before now.
+    pub received: Instant,
+    /// Where from.
+    pub from: SocketAddr,
+    /// To which of our addresses, if that matters.
+    pub local: Option<IpAddr>,
+    /// ECN field.
+    pub ecn: Option<EcnCodepoint>,
+}
+
+impl Arrival {
+    /// One of which no more is known.
+    pub fn new(received: Instant, from: SocketAddr) -> Self {
+        Self { bearer: None, received, from, local: None, ecn: None }
+    }
+}
 
 impl Session {
     /// A session with no connection yet.
     ///
     /// # Errors
     /// If the identity cannot be used or the MTU is below QUIC's minimum.
+    ///
+    /// # Panics
+    /// If there are more bearers than [`BearerId::COUNT`].
     pub fn new(config: SessionConfig) -> Result<Self, rustls::Error> {
-        let mut random = SeededBytes::new(&config.seed, "aquila session");
-        let mut bearer = QuicBearer::new(config.quic.clone(), &mut random)?;
-        bearer.set_wall_clock(config.since_1970);
+        assert!(config.bearers.len() <= BearerId::COUNT, "too many bearers");
         let replay = config.replay.as_deref().map(ReplayGuard::restore).transpose();
-        Ok(Self {
-            controller: config.congestion.build(config.encoder, |borrowed| bearer.lend(borrowed, config.started)),
-            bearer,
+        // Varints have 62 bits; the newest stream of a life begins above all of the life before.
+        let stream = config.epoch.min(1 << 52) << 8 | 1;
+        let mut session = Self {
+            clock: Clock { started: config.started, since_1970: config.since_1970 },
+            bearers: Vec::new(),
+            made: 0,
+            door: Door::new(&config.quic.identity, &config.quic.peer),
+            telemetry_route: Route::default(),
+            video_route: Route::default(),
+            state: LinkState::Down,
+            budget: Budget::default(),
+            receipts: Receipts::default(),
             outbox: Outbox::new(config.control),
             telemetry: TelemetryQueue::new(config.telemetry),
             transactions: Batches::default(),
             places: PlaceIssuer::default(),
             video_out: config.video.iter().map(|video| SendQueue::new(video.clone())).collect(),
             video_in: (0..flow::MAX_VIDEO_FLOWS).map(|_| None).collect(),
-            bulk_out: VecDeque::new(),
-            bulk_bytes: 0,
+            bulk_out: BulkSender::new(stream),
+            bulk_in: BulkReceiver::default(),
             replay: replay.ok().flatten().unwrap_or_default(),
             batches: ReplayGuard::default(),
             replay_dirty: false,
             resequencer: Resequencer::default(),
-            arrivals: ArrivalLog::default(),
-            sent: SentLog::default(),
-            delay: DelayBase::default(),
-            silence: Silence::default(),
             inbound: Inbound::default(),
-            outbound: Outbound::default(),
+            next_video: 0,
             latencies: Latencies::default(),
             counters: Counters::default(),
             last_target: None,
@@ -155,17 +193,81 @@ impl Session {
             buffer: Vec::new(),
             drained: true,
             config,
-        })
+        };
+        let mut bearers = std::mem::take(&mut session.config.bearers);
+        if bearers.is_empty() || session.config.quic.listen {
+            // One there is always: of one that listens, that of a peer who has no more.
+            bearers = vec![BearerConfig::default()];
+        }
+        for (id, config) in BearerId::all().zip(bearers) {
+            session.insert_bearer(id, config)?;
+        }
+        session.update_routes(session.clock.started);
+        Ok(session)
     }
 
-    /// Starts a connection to the other side, in place of one there may be. With a ticket from a former connection,
+    /// Adds a bearer while the session runs; `None` if there are [`BearerId::COUNT`] already. It is not connected yet.
+    ///
+    /// # Errors
+    /// As for [`Session::new`].
+    pub fn add_bearer(&mut self, now: Instant, config: BearerConfig) -> Result<Option<BearerId>, rustls::Error> {
+        let Some(id) = BearerId::all().find(|id| self.index_of(*id).is_none()) else { return Ok(None) };
+        self.begin_input(now);
+        let added = self.insert_bearer(id, config);
+        self.after_input(now);
+        added.map(|_| Some(id))
+    }
+
+    /// Takes a bearer out of use. What [`Session::poll_output`] gives for it until the next timeout should still be sent. The
+    /// last one stays.
+    pub fn remove_bearer(&mut self, now: Instant, id: BearerId) {
+        self.begin_input(now);
+        if let Some(index) = self.index_of(id).filter(|_| self.bearers.len() > 1) {
+            self.bearers[index].quic.close(now);
+            self.on_connection_gone(now, index);
+            self.bearers[index].leaving = true;
+        }
+        self.after_input(now);
+    }
+
+    /// The bearers there are.
+    pub fn bearers(&self) -> Vec<BearerId> {
+        self.bearers.iter().map(|bearer| bearer.id).collect()
+    }
+
+    fn insert_bearer(&mut self, id: BearerId, config: BearerConfig) -> Result<usize, rustls::Error> {
+        // Never the same randomness twice, also if a number is used again.
+        let purpose = match self.made {
+            0 => "aquila session".to_owned(),
+            made => format!("aquila session, bearer {made}"),
+        };
+        let mut random = SeededBytes::new(&self.config.seed, &purpose);
+        let bearer = Bearer::new(id, config, &self.config, &mut random)?;
+        self.made += 1;
+        let index = self.bearers.partition_point(|other| other.id < id);
+        self.bearers.insert(index, bearer);
+        Ok(index)
+    }
+
+    fn index_of(&self, id: BearerId) -> Option<usize> {
+        self.bearers.iter().position(|bearer| bearer.id == id)
+    }
+
+    /// Starts a connection to the other side on a bearer, in place of one there may be. With a ticket from a former connection,
     /// commands leave with the very first packet.
     ///
     /// # Errors
     /// If `remote` is no address to send to.
-    pub fn connect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        remote: SocketAddr,
+    ) -> Result<(), noq_proto::ConnectError> {
         self.begin_input(now);
-        self.replace_connection(now, remote)?;
+        if let Some(index) = self.index_of(bearer) {
+            self.replace_connection(now, index, remote)?;
+        }
         self.after_input(now);
         Ok(())
     }
@@ -176,69 +278,100 @@ impl Session {
     ///
     /// # Errors
     /// As for [`Session::connect`].
-    pub fn reconnect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
+    pub fn reconnect(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        remote: SocketAddr,
+    ) -> Result<(), noq_proto::ConnectError> {
         self.begin_input(now);
-        if self.outbound.is_live_now() && self.bearer.remote() == Some(remote) {
-            self.bearer.connect_aside(now, remote)?;
-            self.silence.on_connect(now);
-        } else {
-            self.replace_connection(now, remote)?;
+        if let Some(index) = self.index_of(bearer) {
+            let bearer = &mut self.bearers[index];
+            if bearer.outbound.is_live_now() && bearer.quic.remote() == Some(remote) {
+                bearer.quic.connect_aside(now, remote)?;
+                bearer.silence.on_connect(now);
+            } else {
+                self.replace_connection(now, index, remote)?;
+            }
         }
         self.after_input(now);
         Ok(())
     }
 
-    fn replace_connection(&mut self, now: Instant, remote: SocketAddr) -> Result<(), noq_proto::ConnectError> {
-        self.bearer.connect(now, remote)?;
-        self.outbox.requeue();
-        self.on_new_connection(now);
-        self.outbound.connection = self.bearer.active_connection();
-        self.silence.on_connect(now);
+    fn replace_connection(
+        &mut self,
+        now: Instant,
+        index: usize,
+        remote: SocketAddr,
+    ) -> Result<(), noq_proto::ConnectError> {
+        self.bearers[index].quic.connect(now, remote)?;
+        self.on_connection_gone(now, index);
+        let bearer = &mut self.bearers[index];
+        bearer.outbound.connection = bearer.quic.active_connection();
+        bearer.silence.on_connect(now);
         Ok(())
     }
 
-    /// Takes in a UDP datagram that arrived at `received`, at or before `now`.
-    pub fn handle_datagram(
-        &mut self,
-        now: Instant,
-        received: Instant,
-        from: SocketAddr,
-        local: Option<IpAddr>,
-        ecn: Option<EcnCodepoint>,
-        data: BytesMut,
-    ) {
+    /// Takes in a UDP datagram.
+    pub fn handle_datagram(&mut self, now: Instant, arrival: Arrival, data: BytesMut) {
         self.begin_input(now);
-        self.counters.packets_in += 1;
-        self.counters.bytes_in += data.len() as u64;
-        self.outbound.bulk_blocked = false;
-        self.inbound.received_us = self.clock_us(received.min(now));
-        self.inbound.ecn = ecn.map_or(0, |ecn| ecn as u8);
-        self.bearer.handle_datagram(now, from, local, ecn, data);
+        let Arrival { from, local, ecn, received, .. } = arrival;
+        if let Some(index) = self.bearer_for(&arrival, &data) {
+            let bearer = &mut self.bearers[index];
+            bearer.counters.packets_in += 1;
+            bearer.counters.bytes_in += data.len() as u64;
+            self.inbound.received_us = self.clock.us(received.min(now));
+            self.inbound.ecn = ecn.map_or(0, |ecn| ecn as u8);
+            bearer.quic.handle_datagram(now, from, local, ecn, data);
+        }
         self.after_input(now);
+    }
+
+    /// Whose a packet is. A client knows by the socket; a server by the connection id that it is for, but for stateless resets,
+    /// which look like nothing: they come from where the bearer goes to.
+    fn bearer_for(&mut self, arrival: &Arrival, packet: &[u8]) -> Option<usize> {
+        if !self.config.quic.listen {
+            return self.index_of(arrival.bearer.unwrap_or_default());
+        }
+        let named = bearer_of(packet);
+        let index = named.and_then(|id| self.index_of(id));
+        let goes_there = |bearer: &Bearer| bearer.quic.remote() == Some(arrival.from);
+        if index.is_some_and(|index| self.bearers.len() == 1 || goes_there(&self.bearers[index])) {
+            return index;
+        }
+        if self.door.is_for_us(packet) {
+            // The first packet of a bearer that we have not heard of, or one that was sent to a former life of ours.
+            return index.or_else(|| self.insert_bearer(named?, BearerConfig::default()).ok());
+        }
+        // Whoever it is, somebody counts it.
+        self.bearers.iter().position(goes_there).or(index).or(Some(0))
     }
 
     /// To be called when the time that [`Output::Timeout`] gave has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.begin_input(now);
-        self.bearer.handle_timeout(now);
+        self.bearers.iter_mut().for_each(|bearer| bearer.quic.handle_timeout(now));
         self.after_input(now);
     }
 
-    /// An interface or address of ours changed, or a link came up: probe at once.
-    pub fn network_changed(&mut self, now: Instant) {
+    /// An interface or address of ours changed, or a link came up: probe at once, on that bearer or on all.
+    pub fn network_changed(&mut self, now: Instant, changed: Option<BearerId>) {
         self.begin_input(now);
-        self.bearer.network_changed(now);
-        self.outbound.probe_now(now);
-        if !self.config.quic.listen
-            && let Some(remote) = self.bearer.remote()
-        {
+        for index in 0..self.bearers.len() {
+            let bearer = &mut self.bearers[index];
+            if changed.is_some_and(|id| id != bearer.id) {
+                continue;
+            }
+            bearer.quic.network_changed(now);
+            bearer.outbound.probe_now(now);
+            let Some(remote) = bearer.quic.remote().filter(|_| !self.config.quic.listen) else { continue };
             // An address that is connected to can be connected to.
-            let _ = match self.outbound.is_live_now() {
+            let _ = match bearer.outbound.is_live_now() {
                 // The other side may send nothing to a new address before it has been validated, two round trips from
                 // now. A session that is resumed beside it is answered after one.
-                true => self.bearer.resume_aside(now, remote),
+                true => bearer.quic.resume_aside(now, remote),
                 // An attempt that has met silence waits longer each time: another one is sooner.
-                false if self.bearer.abandon_unanswered(now) => self.replace_connection(now, remote),
+                false if bearer.quic.abandon_unanswered(now) => self.replace_connection(now, index, remote),
                 false => Ok(()),
             };
         }
@@ -281,15 +414,11 @@ impl Session {
     }
 
     /// Sends bytes on the bulk stream; returns how many were taken, none when 64 kB wait already. They arrive complete
-    /// and in order, or the connection ends ([`Event::Disconnected`]) and with it the stream: what is not there by then
-    /// has to be written again.
+    /// and in order, by whatever bearers have room; or the other side's process is started anew ([`Event::BulkRestarted`]), and
+    /// what it had not handed on has to be written again.
     pub fn write_bulk(&mut self, now: Instant, bytes: &[u8]) -> usize {
         self.begin_input(now);
-        let taken = bytes.len().min(MAX_BULK - self.bulk_bytes);
-        if taken > 0 {
-            self.bulk_bytes += taken;
-            self.bulk_out.push_back(Bytes::copy_from_slice(&bytes[..taken]));
-        }
+        let taken = self.bulk_out.write(bytes);
         self.after_input(now);
         taken
     }
@@ -298,9 +427,15 @@ impl Session {
     /// other side wait.
     pub fn read_bulk(&mut self, now: Instant, max: usize) -> Option<Bytes> {
         self.begin_input(now);
-        let bytes = self.bearer.read_bulk(max);
+        let bytes = self.bulk_in.read(max);
         if let Some(bytes) = &bytes {
             self.count_delivered(Class::Bulk, bytes.len());
+        }
+        if self.bulk_in.has_news() {
+            // It rides on a heartbeat.
+            let up = self.bearers.iter_mut().filter(|bearer| bearer.is_up());
+            up.for_each(|bearer| bearer.outbound.heartbeat_due = Some(now));
+            self.bulk_in.window();
         }
         self.after_input(now);
         bytes
@@ -309,7 +444,7 @@ impl Session {
     /// Says goodbye; what [`Session::poll_output`] gives until the next timeout should still be sent.
     pub fn close(&mut self, now: Instant) {
         self.begin_input(now);
-        self.bearer.close(now);
+        self.bearers.iter_mut().for_each(|bearer| bearer.quic.close(now));
         self.after_input(now);
     }
 
@@ -319,17 +454,25 @@ impl Session {
             return Output::Event(event);
         }
         loop {
-            let mut transmit = self.bearer.poll_transmit_in_use(now, &mut self.buffer);
+            let buffer = &mut self.buffer;
+            let in_use = |bearer: &mut Bearer| Some((bearer.quic.poll_transmit_in_use(now, buffer)?, bearer.id));
+            let mut transmit = self.bearers.iter_mut().find_map(in_use);
             // QUIC has nothing left: the gate may hand it one more packet's worth, commands first.
             if transmit.is_none() && self.feed(now) {
                 continue;
             }
-            transmit = transmit.or_else(|| self.bearer.poll_transmit(now, &mut self.buffer));
-            let Some(transmit) = transmit else { break };
-            self.counters.packets_out += 1;
-            self.counters.bytes_out += self.buffer.len() as u64;
-            return Output::Transmit(transmit, &self.buffer);
+            let buffer = &mut self.buffer;
+            let any = |bearer: &mut Bearer| Some((bearer.quic.poll_transmit(now, buffer)?, bearer.id));
+            transmit = transmit.or_else(|| self.bearers.iter_mut().find_map(any));
+            let Some((transmit, id)) = transmit else { break };
+            if let Some(index) = self.index_of(id) {
+                let counters = &mut self.bearers[index].counters;
+                counters.packets_out += 1;
+                counters.bytes_out += self.buffer.len() as u64;
+            }
+            return Output::Transmit(id, transmit, &self.buffer);
         }
+        self.bearers.retain(|bearer| !bearer.leaving);
         self.drained = true;
         Output::Timeout(self.next_deadline(now))
     }
@@ -340,86 +483,35 @@ impl Session {
         std::mem::take(&mut self.replay_dirty).then(|| self.replay.snapshot())
     }
 
-    /// Bytes of the resumption tickets to be kept over a restart, if they changed since the last call; see
-    /// [`QuicConfig::resumption`](crate::quic::QuicConfig::resumption). Secret. Store them soon: a ticket that is
+    /// Bytes of a bearer's resumption tickets to be kept over a restart, if they changed since the last call; see
+    /// [`BearerConfig::resumption`]. Call it until it gives none. Secret. Store them soon: a ticket that is
     /// used again costs a round trip, since the server knows that it was used.
-    pub fn resumption_snapshot(&mut self) -> Option<Vec<u8>> {
-        self.bearer.resumption_snapshot()
-    }
-
-    /// Counters and states for a status page.
-    pub fn stats(&mut self, now: Instant) -> Stats {
-        let mut classes = [ClassStats::default(); 4];
-        for (class, stats) in classes.iter_mut().enumerate() {
-            stats.latency = self.latencies.by_class[class].summary(now);
-        }
-        (classes[0].queued, classes[0].queued_bytes) = self.outbox.waiting();
-        (classes[1].queued, classes[1].queued_bytes) = self.telemetry.waiting();
-        classes[1].queued_bytes += self.transactions.bytes();
-        classes[1].oldest = self.telemetry.oldest_age(now);
-        for queue in &self.video_out {
-            classes[2].queued += queue.queued_frames();
-            classes[2].queued_bytes += queue.queued_bytes().as_usize();
-            classes[2].oldest = classes[2].oldest.max(queue.oldest_age(now).unwrap_or_default());
-        }
-        (classes[3].queued, classes[3].queued_bytes) = (self.bulk_out.len(), self.bulk_bytes);
-        let video_in = || self.video_in.iter().flatten().map(Reassembler::counters);
-        let (datagrams_received, datagrams_lost) = self.sent.received_and_lost();
-        let (told_at, there) = self.inbound.peer_sees.unwrap_or((now, Heartbeat::default()));
-        let told = now.saturating_duration_since(told_at);
-        Stats {
-            at: now,
-            state: self.silence.state(),
-            silence: self.silence.age(now),
-            rtt: self.bearer.rtt(),
-            rtt_min: self.inbound.rtt_min(),
-            remote: self.bearer.remote(),
-            classes,
-            unacknowledged: self.outbox.unacknowledged(),
-            control_drops: self.outbox.drops(),
-            telemetry_drops: self.telemetry_drops(),
-            telemetry_fill: self.telemetry.fill(),
-            frames_in: self.video_out.iter().map(|queue| queue.counters().frames_in).sum(),
-            frames_sent: self.video_out.iter().map(|queue| queue.counters().frames_sent).sum(),
-            frames_late: self.counters.frames_late,
-            frames_dropped: self.video_out.iter().map(|queue| queue.counters().dropped_total()).sum(),
-            frames_out: video_in().map(|counters| counters.frames_out).sum(),
-            frames_lost: video_in().map(|counters| counters.frames_lost).sum(),
-            frames_stale: video_in().map(|counters| counters.frames_stale).sum(),
-            picture_age: self.inbound.picture_age(now),
-            frames_shown_there: there.frames_received,
-            frames_lost_there: there.frames_lost,
-            frames_stale_there: there.frames_stale,
-            picture_age_there: there.picture_age_ms.map(|ms| Duration::from_millis(ms) + told),
-            held: self.held.is_some_and(|held| held.told),
-            datagrams_received,
-            datagrams_lost,
-            controller: self.controller.name(),
-            capacity: self.controller.capacity(),
-            target_rate: self.target_rate(),
-            window: self.controller.window(now).0,
-            in_flight: self.sent.in_flight().0,
-            queue_delay: self.controller.queue_delay(),
-            radio: self.radio,
-            counters: self.counters.clone(),
-        }
+    pub fn resumption_snapshot(&mut self) -> Option<(BearerId, Vec<u8>)> {
+        self.bearers.iter().find_map(|bearer| Some((bearer.id, bearer.quic.resumption_snapshot()?)))
     }
 
     /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out.
     pub fn next_frame(&mut self, now: Instant) -> Option<Bitrate> {
-        let load = self.load();
-        self.controller.poll(now, load);
-        let wanted = self.controller.target_rate();
+        let index = self.video_bearer();
+        let load = self.load(index);
+        self.bearers[index].controller.poll(now, load);
+        let wanted = self.bearers[index].controller.target_rate();
         self.may_encode(now, load).then(|| self.encoder_lag.ask(wanted))
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
-        self.is_up() && self.controller.may_encode(now, load)
+        let bearer = &self.bearers[self.video_bearer()];
+        bearer.is_up() && bearer.controller.may_encode(now, load)
     }
 
-    /// Puts another congestion controller in place, one that the configuration does not know.
-    pub fn set_controller(&mut self, controller: Box<dyn Controller>) {
-        self.controller = controller;
+    /// The bearer that video takes, or took last; some bearer there is always.
+    fn video_bearer(&self) -> usize {
+        self.way_of(Class::Video).unwrap_or(0)
+    }
+
+    /// Puts another congestion controller in place on all bearers, one that the configuration does not know.
+    pub fn set_controller(&mut self, controller: impl Fn() -> Box<dyn Controller>) {
+        self.bearers.iter_mut().for_each(|bearer| bearer.controller = controller());
     }
 
     fn telemetry_drops(&self) -> TelemetryDrops {
@@ -435,60 +527,51 @@ impl Session {
     fn begin_input(&mut self, now: Instant) {
         debug_assert!(self.drained, "drain poll_output until it gives a timeout before the next input");
         self.drained = false;
-        self.bearer.set_wall_clock(self.config.since_1970 + now.saturating_duration_since(self.config.started));
+        let since_1970 = self.config.since_1970 + now.saturating_duration_since(self.config.started);
+        self.bearers.iter_mut().for_each(|bearer| bearer.quic.set_wall_clock(since_1970));
     }
 
     /// What every input may have caused.
     fn after_input(&mut self, now: Instant) {
-        while let Some(event) = self.bearer.poll_event() {
-            self.on_bearer_event(now, event);
+        for index in 0..self.bearers.len() {
+            while let Some(event) = self.bearers[index].quic.poll_event() {
+                self.on_bearer_event(now, index, event);
+            }
         }
         self.expire(now);
         self.release_in_order(now);
         self.poll_reassembly(now);
         self.update_link_state(now);
+        self.update_routes(now);
         self.update_hold(now);
     }
 
-    fn on_bearer_event(&mut self, now: Instant, event: BearerEvent) {
+    fn on_bearer_event(&mut self, now: Instant, index: usize, event: BearerEvent) {
+        let id = self.bearers[index].id;
         match event {
             BearerEvent::Connected { connection, remote, resumed } => {
-                self.counters.connections += 1;
-                self.counters.resumed += u64::from(resumed);
-                // What was sent on another connection is sent again; what left on this one as early data is not.
-                if self.outbound.connection != Some(connection) {
-                    self.outbox.requeue();
-                    self.on_new_connection(now);
-                }
-                self.outbound.on_connected(now, connection);
-                self.video_out.iter_mut().for_each(|queue| queue.begin_grace(now));
-                self.silence.on_word(now);
-                self.events.push_back(Event::Connected { remote, resumed });
+                self.on_connected(now, index, connection, resumed);
+                self.events.push_back(Event::Connected { bearer: id, remote, resumed });
                 self.release_held(now, connection);
             }
-            BearerEvent::Resuming { connection } => self.outbound.resuming = Some((connection, 0)),
-            BearerEvent::EarlyDataRejected => {
-                self.outbox.requeue();
-                self.on_new_connection(now);
-            }
+            BearerEvent::Resuming { connection } => self.bearers[index].outbound.resuming = Some((connection, 0)),
+            BearerEvent::EarlyDataRejected => self.on_connection_gone(now, index),
             BearerEvent::Message { connection, bytes, early } => self.on_stream(now, connection, bytes, early),
             BearerEvent::Datagram { connection, bytes, early } => self.on_datagram(now, connection, &bytes, early),
-            BearerEvent::BulkReadable => self.events.push_back(Event::BulkReadable),
             BearerEvent::Acknowledged { token } => {
-                self.silence.on_word(now);
-                self.counters.acknowledged += u64::from(self.outbox.on_acknowledged(token));
+                self.bearers[index].silence.on_word(now);
+                self.on_acknowledged(token);
             }
             BearerEvent::Refused { token } => self.outbox.requeue_one(token),
             BearerEvent::PeerMoved { from, to } => {
-                self.controller.on_path_change(now);
-                self.outbound.probe_now(now);
-                self.events.push_back(Event::PeerMoved { from, to });
+                self.bearers[index].controller.on_path_change(now);
+                self.bearers[index].outbound.probe_now(now);
+                self.events.push_back(Event::PeerMoved { bearer: id, from, to });
             }
             BearerEvent::Disconnected(reason) => {
-                self.outbox.requeue();
-                self.on_new_connection(now);
-                self.silence.on_disconnected();
-                self.events.push_back(Event::Disconnected(reason));
+                self.on_connection_gone(now, index);
+                self.bearers[index].silence.on_disconnected();
+                self.events.push_back(Event::Disconnected { bearer: id, reason });
             }
             BearerEvent::Unknown(peer) => {
                 self.counters.unknown_peers += u64::from(!peer.handshake);
@@ -498,24 +581,61 @@ impl Session {
         }
     }
 
-    /// Per-connection state begins anew.
-    fn on_new_connection(&mut self, now: Instant) {
-        self.outbound.on_new_connection();
-        self.sent.reset();
-        self.video_out.iter_mut().for_each(|queue| queue.set_tells_waits(false));
-        self.transactions.on_new_connection();
-        self.bulk_out.clear();
-        self.bulk_bytes = 0;
-        self.controller.on_path_change(now);
+    fn on_connected(&mut self, now: Instant, index: usize, connection: ConnectionId, resumed: bool) {
+        let bearer = &mut self.bearers[index];
+        bearer.counters.connections += 1;
+        bearer.counters.resumed += u64::from(resumed);
+        // What was sent on another connection is sent again; what left on this one as early data is not.
+        if bearer.outbound.connection != Some(connection) {
+            self.on_connection_gone(now, index);
+        }
+        let bearer = &mut self.bearers[index];
+        bearer.outbound.on_connected(now, connection);
+        bearer.silence.on_word(now);
+        self.video_out.iter_mut().for_each(|queue| queue.begin_grace(now));
+    }
+
+    /// A connection is gone, or another takes its place: per-connection state begins anew, and what was under way leaves
+    /// again, on another bearer if there is one.
+    fn on_connection_gone(&mut self, now: Instant, index: usize) {
+        let id = self.bearers[index].id;
+        self.bearers[index].on_new_connection(now);
+        let others = self.bearers.iter().any(|other| other.id != id && other.quic.is_ready());
+        match others {
+            true => self.outbox.on_bearer_gone(id),
+            false => {
+                self.outbox.requeue();
+                self.video_out.iter_mut().for_each(|queue| queue.set_tells_waits(false));
+            }
+        }
+        self.transactions.on_bearer_gone(id);
+        self.bulk_out.on_bearer_gone(id);
+    }
+
+    /// The other side has a message.
+    fn on_acknowledged(&mut self, seq: u64) {
+        let held = self.outbox.unacknowledged();
+        let stream = self.outbox.on_acknowledged(seq);
+        self.counters.acknowledged += (held - self.outbox.unacknowledged()) as u64;
+        // It came by another bearer. Where nothing is heard, QUIC would send it again as soon as something is.
+        if let Some(index) = stream.and_then(|stream| self.index_of(stream.bearer())).filter(|_| self.bearers.len() > 1)
+            && let Some(stream) = stream
+            && !self.bearers[index].is_up()
+        {
+            self.bearers[index].quic.cancel(stream);
+        }
     }
 
     fn expire(&mut self, now: Instant) {
         self.outbox.expire(now);
         while let Some(stream) = self.outbox.take_cancelled() {
-            self.bearer.cancel(stream);
+            if let Some(index) = self.index_of(stream.bearer()) {
+                self.bearers[index].quic.cancel(stream);
+            }
         }
         self.transactions.expire(now);
-        let stale_states = self.silence.state() != LinkState::Up && self.silence.just_recovered(now);
+        let recovered = || self.bearers.iter().any(|bearer| bearer.silence.just_recovered(now));
+        let stale_states = self.state != LinkState::Up && recovered();
         self.telemetry.expire(now, stale_states);
         for (flow, queue) in self.video_out.iter_mut().enumerate() {
             if queue.next_deadline().is_some_and(|due| due <= now) {
@@ -532,18 +652,37 @@ impl Session {
     }
 
     fn update_link_state(&mut self, now: Instant) {
-        let connected = self.bearer.is_connecting_or_ready();
         let limits = (self.config.stalled_after, self.config.lost_after);
-        if let Some((state, silence)) = self.silence.update(now, connected, limits) {
-            self.events.push_back(Event::State { state, silence });
+        let several = self.bearers.len() > 1;
+        for bearer in &mut self.bearers {
+            let connected = bearer.quic.is_connecting_or_ready();
+            if let Some((state, silence)) = bearer.silence.update(now, connected, limits) {
+                if several {
+                    self.events.push_back(Event::BearerState { bearer: bearer.id, state, silence });
+                }
+                if state != LinkState::Up {
+                    // What it has under way may be lost; others may have room.
+                    self.transactions.on_bearer_gone(bearer.id);
+                    self.bulk_out.on_bearer_gone(bearer.id);
+                }
+            }
+            let wanted = !bearer.leaving && bearer.silence.address_wanted(now, connected);
+            if wanted && !self.config.quic.listen {
+                self.events.push_back(Event::AddressWanted(bearer.id));
+            }
         }
-        if self.silence.address_wanted(now, connected) && !self.config.quic.listen {
-            self.events.push_back(Event::AddressWanted);
+        let state_of = |state: &LinkState| self.bearers.iter().any(|bearer| bearer.silence.state() == *state);
+        let state = LinkState::BEST_FIRST.into_iter().find(state_of).unwrap_or(LinkState::Down);
+        if std::mem::replace(&mut self.state, state) != state {
+            let silence = self.bearers.iter().filter_map(|bearer| bearer.silence.age(now)).min().unwrap_or_default();
+            self.events.push_back(Event::State { state, silence });
         }
     }
 
     fn update_target(&mut self, now: Instant) {
-        self.controller.poll(now, self.load());
+        let index = self.video_bearer();
+        let load = self.load(index);
+        self.bearers[index].controller.poll(now, load);
         self.target_looked_at = Some(now);
         let target = self.target_rate();
         let changed = match self.last_target {
@@ -561,8 +700,11 @@ impl Session {
 
     /// Tells encoders that do not ask before each frame to pause, and to go on.
     fn update_hold(&mut self, now: Instant) {
-        let load = self.load();
-        self.controller.poll(now, load);
+        for index in 0..self.bearers.len() {
+            let load = self.load(index);
+            self.bearers[index].controller.poll(now, load);
+        }
+        let load = self.load(self.video_bearer());
         if self.video_out.is_empty() {
             return;
         }
@@ -591,7 +733,7 @@ impl Session {
 
     /// R_enc of [AQUILA eq. 7].
     fn target_rate(&self) -> Bitrate {
-        self.config.encoder.clamp(self.controller.target_rate())
+        self.config.encoder.clamp(self.bearers[self.video_bearer()].controller.target_rate())
     }
 
     fn count_delivered(&mut self, class: Class, bytes: usize) {
@@ -599,12 +741,14 @@ impl Session {
         self.counters.delivered_bytes[class.index()] += bytes as u64;
     }
 
-    /// Our wrapping-free microsecond clock: wall time, so that a restart does not set it back.
-    fn clock_us(&self, at: Instant) -> u64 {
-        (self.config.since_1970 + at.saturating_duration_since(self.config.started)).as_micros() as u64
+    /// Something can be sent that is not control.
+    fn is_up(&self) -> bool {
+        self.state == LinkState::Up
     }
 
     fn connection_is_older(&self, connection: ConnectionId) -> bool {
-        self.inbound.connection.is_some_and(|newest| connection < newest)
+        let index = self.index_of(connection.bearer());
+        let newest = index.and_then(|index| self.bearers[index].heard.connection);
+        newest.is_some_and(|newest| connection < newest)
     }
 }

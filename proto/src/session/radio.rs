@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{Session, Side};
+use crate::BearerId;
 use crate::cc::Radio;
 use crate::mavlink::{Frame, MessageId};
 
@@ -11,10 +12,11 @@ const CELLULAR_STATUS: MessageId = MessageId(334);
 const UNKNOWN_QUALITY: u8 = u8::MAX;
 
 impl Session {
-    /// Tells what is known of the radio and of the flight.
-    pub fn set_radio(&mut self, now: Instant, radio: &Radio) {
+    /// Tells what is known of a bearer's radio, or, if it is not said of which, of all of them, and of the flight.
+    pub fn set_radio(&mut self, now: Instant, bearer: Option<BearerId>, radio: &Radio) {
         self.radio = self.radio.updated(radio);
-        self.controller.on_radio(now, radio);
+        let meant = self.bearers.iter_mut().filter(|other| bearer.is_none_or(|bearer| other.id == bearer));
+        meant.for_each(|bearer| bearer.controller.on_radio(now, radio));
     }
 
     /// Looks at a frame that is about to leave.
@@ -22,7 +24,7 @@ impl Session {
         if self.config.side == Side::Air
             && let Some(radio) = radio_of(frame)
         {
-            self.set_radio(now, &radio);
+            self.set_radio(now, None, &radio);
         }
     }
 }

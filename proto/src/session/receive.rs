@@ -7,18 +7,20 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
+use super::bearer::Bearer;
 use super::{Event, LATE, Session, Side};
-use crate::Class;
 use crate::cc::Reports;
+use crate::feedback::{DatagramId, Fate, Kept};
 use crate::mavlink::Frame;
 use crate::quic::{ConnectionId, UnknownPeer};
 use crate::replay::Verdict;
 use crate::signing::SigningStream;
 use crate::video::{Reassembler, VideoEvent};
-use crate::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use crate::wire::datagram::{BulkPiece, DatagramHeader, Heartbeat, RecoveryRequest};
 use crate::wire::feedback::Feedback;
 use crate::wire::message::{Hello, MessageHeader, take_copy};
 use crate::wire::{flow, varint::take_varint};
+use crate::{BearerId, Class};
 
 /// Messages held back until their connection proves to be live.
 const MAX_HELD: usize = 64;
@@ -30,8 +32,6 @@ const UNTOLD_AGE_MS: u64 = 1_000;
 const TELLS_WAITS: u64 = 2;
 /// Unknown peers are reported this often.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(60);
-/// A round trip below all of the last this many heartbeats is the smallest of late.
-const RTT_SAMPLES: usize = 100;
 
 /// State of receiving.
 #[derive(Debug, Default)]
@@ -39,10 +39,8 @@ pub(super) struct Inbound {
     /// Arrival of the packet being taken in, on our microsecond clock, and its ECN field.
     pub received_us: u64,
     pub ecn: u8,
-    /// The newest connection that anything came on.
-    pub connection: Option<ConnectionId>,
-    /// Newest heartbeat of the peer: its clock, and ours when it came.
-    pub heartbeat: Option<(u32, u64)>,
+    /// Which life of the peer's we talk to.
+    peer_epoch: Option<u64>,
     /// What the peer said of its pictures last, and when it came.
     pub peer_sees: Option<(Instant, Heartbeat)>,
     /// Per video flow, when the picture that was given out last was born.
@@ -50,7 +48,6 @@ pub(super) struct Inbound {
     /// (epoch, slot) of setpoints, and the newest sequence number delivered.
     newest_setpoint: BTreeMap<(u64, u64), u64>,
     held: Vec<(ConnectionId, Bytes)>,
-    rtts: VecDeque<Duration>,
     /// The first frame that was lost last.
     lost_frame: [u64; flow::MAX_VIDEO_FLOWS as usize],
     /// To be sent.
@@ -62,6 +59,8 @@ pub(super) struct Inbound {
 /// A message that was seen for the first time.
 #[derive(Debug)]
 pub(super) struct Received {
+    /// The bearer that it came on.
+    bearer: BearerId,
     header: MessageHeader,
     /// MAVLink frames, one after the other.
     frames: Bytes,
@@ -73,10 +72,6 @@ const MIN_HOLD: Duration = Duration::from_millis(50);
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
 impl Inbound {
-    pub fn rtt_min(&self) -> Option<Duration> {
-        self.rtts.iter().min().copied()
-    }
-
     /// Age over propagation of the oldest picture on a screen here.
     pub fn picture_age(&self, now: Instant) -> Option<Duration> {
         self.pictures.iter().flatten().map(|born| now.saturating_duration_since(*born)).max()
@@ -108,23 +103,36 @@ impl Session {
                 self.on_message(now, connection, bytes.slice(start..), early);
             }
             Some(flow::HELLO) if !early => match Hello::parse(rest) {
-                Some(hello) => self.on_hello(hello),
+                Some(hello) => self.on_hello(connection, hello),
                 None => self.counters.malformed += 1,
             },
             _ => self.counters.malformed += 1,
         }
-        if !early {
-            self.silence.on_word(now);
+        if !early && let Some(index) = self.index_of(connection.bearer()) {
+            self.bearers[index].silence.on_word(now);
         }
     }
 
-    fn on_hello(&mut self, hello: Hello) {
+    fn on_hello(&mut self, connection: ConnectionId, hello: Hello) {
         if hello.air == (self.config.side == Side::Air) {
             self.events.push_back(Event::SameSide);
         }
         let tells_waits = hello.revision >= TELLS_WAITS;
         self.video_out.iter_mut().for_each(|queue| queue.set_tells_waits(tells_waits));
-        self.events.push_back(Event::Hello { version: hello.version, revision: hello.revision });
+        if self.inbound.peer_epoch.replace(hello.epoch).is_some_and(|former| former != hello.epoch)
+            && self.bulk_out.restart()
+        {
+            self.events.push_back(Event::BulkRestarted);
+        }
+        let bearer = connection.bearer();
+        if let Some(index) = self.index_of(bearer) {
+            self.bearers[index].usage[1] = hello.usage;
+            if self.config.quic.listen {
+                self.bearers[index].name.clone_from(&hello.bearer);
+            }
+        }
+        let Hello { version, revision, bearer: name, .. } = hello;
+        self.events.push_back(Event::Hello { bearer, name, version, revision });
     }
 
     /// One message, without its flow id: a header and MAVLink frames.
@@ -134,7 +142,11 @@ impl Session {
             return;
         };
         let guard = if header.telemetry { &mut self.batches } else { &mut self.replay };
-        match guard.check(header.epoch, header.seq, early) {
+        let verdict = guard.check(header.epoch, header.seq, early);
+        if !header.telemetry && matches!(verdict, Verdict::Fresh | Verdict::Duplicate) {
+            self.note_receipt(connection, &header, verdict == Verdict::Fresh);
+        }
+        match verdict {
             Verdict::Fresh => {}
             Verdict::Duplicate => return self.counters.duplicates += 1,
             Verdict::TooOld => return self.counters.replayed += 1,
@@ -151,7 +163,7 @@ impl Session {
             let newest = self.inbound.newest_setpoint.entry((header.epoch, slot)).or_default();
             *newest = header.seq.max(*newest);
         }
-        let received = Received { header, frames: bytes.slice_ref(frames), early };
+        let received = Received { bearer: connection.bearer(), header, frames: bytes.slice_ref(frames), early };
         let signing = header.place.and_then(|_| SigningStream::of(&Frame::parse(frames).ok()?.0));
         let in_order = match header.place.zip(signing) {
             Some((place, stream)) => {
@@ -168,23 +180,25 @@ impl Session {
 
     /// Gives out signed messages whose turn it is.
     pub(super) fn release_in_order(&mut self, now: Instant) {
-        let now_us = self.clock_us(now);
+        let now_us = self.clock.us(now);
         while let Some(received) = self.resequencer.poll(now) {
             self.use_message(now, now_us, &received);
         }
     }
 
     /// How long signed frames wait for one that is missing. It is repeated after 1.25 round trips, counted from its own
-    /// sending, and once more.
+    /// sending, and once more; of the slowest bearer, since it may be on its way there.
     fn hold(&self) -> Duration {
-        let rtt = self.bearer.rtt().unwrap_or(Duration::from_millis(100));
+        let up = self.bearers.iter().filter(|bearer| bearer.is_up());
+        let rtt = up.map(Bearer::rtt).max().unwrap_or(Duration::from_millis(100));
         (rtt.mul_f64(2.5) + Duration::from_millis(40)).clamp(MIN_HOLD, MAX_HOLD)
     }
 
     /// A message in its turn, at `at_us` on our clock.
     fn use_message(&mut self, now: Instant, at_us: u64, received: &Received) {
-        let Received { header, frames, early } = received;
-        if !header.telemetry && self.is_past_its_time(header, at_us, *early) {
+        let Received { bearer, header, frames, early } = received;
+        let Some(index) = self.index_of(*bearer) else { return };
+        if !header.telemetry && self.is_past_its_time(index, header, at_us, *early) {
             return match header.slot {
                 Some(_) => self.counters.stale_setpoints += 1,
                 None => self.counters.expired_commands += 1,
@@ -194,7 +208,7 @@ impl Session {
         if newest.is_some_and(|newest| header.seq < *newest) {
             return self.counters.overtaken_setpoints += 1;
         }
-        let age_us = self.delay.excess_us(header.origin_us, at_us);
+        let age_us = self.bearers[index].delay.excess_us(header.origin_us, at_us);
         let class = if header.telemetry { Class::Telemetry } else { Class::Control };
         self.latencies.by_class[class.index()].add(now, Duration::from_micros(age_us));
         self.deliver_frames(class, frames);
@@ -202,8 +216,8 @@ impl Session {
 
     /// Whether a control message came too late to be used. While its age cannot be told, on a connection of which nothing
     /// is known but its handshake, what may be a second old is used; a setpoint is not, the next one is under way.
-    fn is_past_its_time(&self, header: &MessageHeader, at_us: u64, early: bool) -> bool {
-        let age = self.delay.age_us(header.origin_us, at_us).filter(|_| !early);
+    fn is_past_its_time(&self, index: usize, header: &MessageHeader, at_us: u64, early: bool) -> bool {
+        let age = self.bearers[index].delay.age_us(header.origin_us, at_us).filter(|_| !early);
         age.map_or(header.max_age_ms < UNTOLD_AGE_MS, |age_us| age_us > header.max_age_ms.saturating_mul(1000))
     }
 
@@ -240,16 +254,17 @@ impl Session {
             }
             return;
         }
-        self.silence.on_word(now);
+        let Some(index) = self.index_of(connection.bearer()) else { return };
+        self.bearers[index].silence.on_word(now);
         let mut rest = bytes;
-        if take_varint(&mut rest) == Some(flow::FEEDBACK) {
-            if self.outbound.is_live(connection) {
-                self.on_feedback(now, rest);
+        match take_varint(&mut rest) {
+            Some(flow::FEEDBACK) if self.bearers[index].outbound.is_live(connection) => {
+                return self.on_feedback(now, index, rest);
             }
-            return;
-        }
-        if take_varint(&mut &*bytes) == Some(flow::COPIES) {
-            return self.on_copies(now, connection, rest, early);
+            Some(flow::FEEDBACK) => return,
+            Some(flow::COPIES) => return self.on_copies(now, connection, rest, early),
+            Some(flow::RECEIPT) => return self.on_receipt(rest),
+            _ => {}
         }
         let Some((header, body)) = DatagramHeader::parse(bytes) else {
             self.counters.malformed += 1;
@@ -258,20 +273,27 @@ impl Session {
         if self.connection_is_older(connection) {
             return;
         }
-        if self.inbound.connection.replace(connection) != Some(connection) {
-            self.arrivals.reset();
-            self.delay.reset();
-            self.inbound.heartbeat = None;
+        let bearer = &mut self.bearers[index];
+        if bearer.heard.connection.replace(connection) != Some(connection) {
+            bearer.arrivals.reset();
+            bearer.delay.reset();
+            bearer.heard.heartbeat = None;
         }
         let received_us = self.inbound.received_us;
-        let delay_us = self.delay.on_packet(header.sent_us, received_us);
+        let delay_us = bearer.delay.on_packet(header.sent_us, received_us);
         let urgent = header.flow != flow::HEARTBEAT;
-        self.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
+        bearer.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
         match header.flow {
             flow::MESSAGE => self.on_copies(now, connection, body, early),
-            // A mark beside a piece of the bulk stream: only its arrival counts.
-            flow::BULK => {}
-            flow::HEARTBEAT => self.on_heartbeat(now, header, body),
+            flow::BULK => match BulkPiece::parse(body) {
+                Some((piece, bytes)) => {
+                    if self.bulk_in.on_piece(piece, bytes) {
+                        self.events.push_back(Event::BulkReadable);
+                    }
+                }
+                None => self.counters.malformed += 1,
+            },
+            flow::HEARTBEAT => self.on_heartbeat(now, index, header, body),
             flow::TELEMETRY => {
                 self.latencies.by_class[Class::Telemetry.index()].add(now, Duration::from_micros(delay_us));
                 self.deliver_frames(Class::Telemetry, body);
@@ -284,8 +306,8 @@ impl Session {
                 _ => self.counters.malformed += 1,
             },
             video if (flow::VIDEO..flow::VIDEO + flow::MAX_VIDEO_FLOWS).contains(&video) => {
-                let index = (video - flow::VIDEO) as usize;
-                let age = self.frame_age(now, header.sent_us);
+                let (way, index) = (index, (video - flow::VIDEO) as usize);
+                let age = self.frame_age(now, way, header.sent_us);
                 let config = &self.config.reassembly;
                 let reassembler = self.video_in[index].get_or_insert_with(|| Reassembler::new(config.clone()));
                 reassembler.push(now, age, body);
@@ -296,10 +318,10 @@ impl Session {
 
     /// How long ago video left the other side, over propagation. By trusted heartbeats, as for setpoints, and by the fastest
     /// packet of the last 10 s: through a trickle even trusted heartbeats are late for more than the 2 s that they count.
-    fn frame_age(&self, now: Instant, sent_us: u32) -> Duration {
-        let now_us = self.clock_us(now);
-        let trusted = self.delay.age_us(sent_us, now_us).unwrap_or_default();
-        Duration::from_micros(trusted.max(self.delay.excess_us(sent_us, now_us)))
+    fn frame_age(&self, now: Instant, index: usize, sent_us: u32) -> Duration {
+        let (now_us, delay) = (self.clock.us(now), &self.bearers[index].delay);
+        let trusted = delay.age_us(sent_us, now_us).unwrap_or_default();
+        Duration::from_micros(trusted.max(delay.excess_us(sent_us, now_us)))
     }
 
     fn on_copies(&mut self, now: Instant, connection: ConnectionId, mut body: &[u8], early: bool) {
@@ -317,47 +339,54 @@ impl Session {
         }
     }
 
-    fn on_heartbeat(&mut self, now: Instant, header: DatagramHeader, body: &[u8]) {
+    fn on_heartbeat(&mut self, now: Instant, index: usize, header: DatagramHeader, body: &[u8]) {
         let Some(heartbeat) = Heartbeat::parse(body) else {
             self.counters.malformed += 1;
             return;
         };
         let received_us = self.inbound.received_us;
-        self.inbound.heartbeat = Some((header.sent_us, received_us));
         self.inbound.peer_sees = Some((now, heartbeat));
+        if let Some(window) = heartbeat.bulk {
+            self.bulk_out.on_window(window);
+        }
+        let bearer = &mut self.bearers[index];
+        bearer.heard.heartbeat = Some((header.sent_us, received_us));
         if let Some((echo_us, held_us)) = heartbeat.echo {
             let round_us = u64::from((received_us as u32).wrapping_sub(echo_us)).saturating_sub(held_us);
             let rtt = Duration::from_micros(round_us);
-            self.delay.on_heartbeat(header.sent_us, received_us, round_us);
+            bearer.delay.on_heartbeat(header.sent_us, received_us, round_us);
             if rtt < Duration::from_secs(60) {
-                if self.inbound.rtts.len() == RTT_SAMPLES {
-                    self.inbound.rtts.pop_front();
-                }
-                self.inbound.rtts.push_back(rtt);
-                self.controller.on_rtt(now, rtt);
+                bearer.heard.on_rtt(rtt);
+                bearer.controller.on_rtt(now, rtt);
             }
         }
     }
 
-    fn on_feedback(&mut self, now: Instant, body: &[u8]) {
-        match Feedback::parse(body) {
-            Some(feedback) => {
-                let now_us = self.clock_us(now);
-                self.sent.on_feedback(&feedback);
-                let load = self.load();
-                self.controller.on_reports(now, Reports { now_us, packets: self.sent.reports(), load });
-                for fate in self.sent.take_fates() {
-                    self.transactions.on_fate(fate.batch, fate.datagram, fate.received);
-                }
+    fn on_feedback(&mut self, now: Instant, index: usize, body: &[u8]) {
+        let Some(feedback) = Feedback::parse(body) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let now_us = self.clock.us(now);
+        self.bearers[index].sent.on_feedback(&feedback);
+        let load = self.load(index);
+        let bearer = &mut self.bearers[index];
+        bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });
+        bearer.count_known();
+        for Fate { datagram, kept, received } in bearer.sent.take_fates() {
+            let datagram = DatagramId { bearer: bearer.id, number: datagram };
+            match kept {
+                Kept::Batch(seq) => self.transactions.on_fate(seq, datagram, received),
+                Kept::Bulk(offset) => self.bulk_out.on_fate(offset, datagram, received),
             }
-            None => self.counters.malformed += 1,
         }
     }
 
     /// Gives out what reassembly has finished.
     pub(super) fn poll_reassembly(&mut self, now: Instant) {
         // A request sooner than a round trip after the last one could not have been answered yet.
-        let interval = self.bearer.rtt().unwrap_or_default() + Duration::from_millis(100);
+        let up = self.bearers.iter().filter(|bearer| bearer.is_up());
+        let interval = up.filter_map(|bearer| bearer.quic.rtt()).max().unwrap_or_default() + Duration::from_millis(100);
         for index in 0..self.video_in.len() {
             let Some(reassembler) = self.video_in[index].as_mut() else { continue };
             reassembler.set_recovery_interval(interval);

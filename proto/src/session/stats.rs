@@ -1,14 +1,17 @@
 //! Counters of a session.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use super::bearer::BearerCounters;
+use super::{LinkState, Session};
 use crate::cc::Radio;
 use crate::quantiles::{Quantiles, Summary};
 use crate::sched::outbox::OutboxDrops;
 use crate::sched::telemetry::TelemetryDrops;
-use crate::{Bitrate, Class};
-
-use super::LinkState;
+use crate::video::Reassembler;
+use crate::wire::datagram::Heartbeat;
+use crate::{BearerId, Bitrate, Class, Usage};
 
 /// Running counters; all since the session began.
 #[derive(Debug, Clone, Default)]
@@ -45,24 +48,18 @@ pub struct Counters {
     pub handshakes_refused: u64,
     /// Video frames given out more than [`LATE`](super::LATE) after the fastest of late.
     pub frames_late: u64,
-    /// Connections completed, and how many of them by 0-RTT.
-    pub connections: u64,
-    /// By 0-RTT.
-    pub resumed: u64,
     /// Recovery points asked of the other side, and wanted from our camera.
     pub recovery_requests: u64,
     /// Wanted from our camera.
     pub recovery_points_wanted: u64,
     /// Times that encoders were told to pause.
     pub holds: u64,
-    /// UDP packets and bytes sent and received.
-    pub packets_out: u64,
-    /// Bytes sent.
-    pub bytes_out: u64,
-    /// Packets received.
-    pub packets_in: u64,
-    /// Bytes received.
-    pub bytes_in: u64,
+    /// Bytes of copies of control messages beyond the first, and of telemetry's if that is replicated: what replication cost.
+    pub redundant_bytes: u64,
+    /// Receipts sent.
+    pub receipts: u64,
+    /// Times that telemetry or video took another bearer.
+    pub reroutes: u64,
 }
 
 /// Latency of what arrived, over the propagation delay.
@@ -84,6 +81,45 @@ pub struct ClassStats {
     pub latency: Summary,
 }
 
+/// One bearer now.
+#[derive(Debug, Clone)]
+pub struct BearerStats {
+    /// Its number.
+    pub bearer: BearerId,
+    /// Its name.
+    pub name: String,
+    /// What it may be used for.
+    pub usage: Usage,
+    /// State.
+    pub state: LinkState,
+    /// Age of the last word from the other side; `None` before the first.
+    pub silence: Option<Duration>,
+    /// QUIC's smoothed round-trip time.
+    pub rtt: Option<Duration>,
+    /// Smallest of late.
+    pub rtt_min: Option<Duration>,
+    /// Address of the other side.
+    pub remote: Option<SocketAddr>,
+    /// Datagrams reported received by the other side.
+    pub datagrams_received: u64,
+    /// Lost.
+    pub datagrams_lost: u64,
+    /// Share lost of late, as the number of copies is chosen by it.
+    pub loss: f64,
+    /// What it is believed to carry.
+    pub capacity: Bitrate,
+    /// Window, bytes.
+    pub window: u64,
+    /// In flight, bytes.
+    pub in_flight: u64,
+    /// Delay in the network's queue.
+    pub queue_delay: Duration,
+    /// Telemetry, and video, take it.
+    pub carries: [bool; 2],
+    /// Counters.
+    pub counters: BearerCounters,
+}
+
 /// Everything a status page shows.
 #[derive(Debug, Clone)]
 pub struct Stats {
@@ -93,12 +129,10 @@ pub struct Stats {
     pub state: LinkState,
     /// Age of the last word from the other side; `None` before the first.
     pub silence: Option<Duration>,
-    /// Round-trip time: QUIC's smoothed one, and the smallest of late.
-    pub rtt: Option<Duration>,
-    /// Smallest of late.
-    pub rtt_min: Option<Duration>,
-    /// Address of the other side.
-    pub remote: Option<std::net::SocketAddr>,
+    /// All bearers, by number.
+    pub bearers: Vec<BearerStats>,
+    /// Index in them of the one that video takes.
+    pub video: usize,
     /// Counters.
     pub counters: Counters,
     /// Per class, in [`Class::ALL`] order.
@@ -137,22 +171,95 @@ pub struct Stats {
     pub picture_age_there: Option<Duration>,
     /// Encoders have been told to pause.
     pub held: bool,
-    /// Datagrams reported received and lost by the other side.
-    pub datagrams_received: u64,
-    /// Lost.
-    pub datagrams_lost: u64,
     /// Name of the congestion controller.
     pub controller: &'static str,
-    /// What the link is believed to carry.
-    pub capacity: Bitrate,
     /// What the encoder should make.
     pub target_rate: Bitrate,
-    /// Window and what is in flight, bytes.
-    pub window: u64,
-    /// In flight.
-    pub in_flight: u64,
-    /// Delay in the network's queue.
-    pub queue_delay: Duration,
     /// What is known of the radio and of the flight.
     pub radio: Radio,
+}
+
+impl Stats {
+    /// The bearer that video takes: the one that a single figure is about where there is room for one only.
+    pub fn main(&self) -> &BearerStats {
+        &self.bearers[self.video]
+    }
+}
+
+impl Session {
+    /// Counters and states for a status page.
+    pub fn stats(&mut self, now: Instant) -> Stats {
+        let mut classes = [ClassStats::default(); 4];
+        for (class, stats) in classes.iter_mut().enumerate() {
+            stats.latency = self.latencies.by_class[class].summary(now);
+        }
+        (classes[0].queued, classes[0].queued_bytes) = self.outbox.waiting();
+        (classes[1].queued, classes[1].queued_bytes) = self.telemetry.waiting();
+        classes[1].queued_bytes += self.transactions.bytes();
+        classes[1].oldest = self.telemetry.oldest_age(now);
+        for queue in &self.video_out {
+            classes[2].queued += queue.queued_frames();
+            classes[2].queued_bytes += queue.queued_bytes().as_usize();
+            classes[2].oldest = classes[2].oldest.max(queue.oldest_age(now).unwrap_or_default());
+        }
+        let (bulk_waiting, bulk_under_way) = self.bulk_out.bytes();
+        classes[3].queued_bytes = bulk_waiting + bulk_under_way;
+        let video_in = || self.video_in.iter().flatten().map(Reassembler::counters);
+        let (told_at, there) = self.inbound.peer_sees.unwrap_or((now, Heartbeat::default()));
+        let told = now.saturating_duration_since(told_at);
+        let video = self.video_bearer();
+        Stats {
+            at: now,
+            state: self.state,
+            silence: self.bearers.iter().filter_map(|bearer| bearer.silence.age(now)).min(),
+            bearers: (0..self.bearers.len()).map(|index| self.bearer_stats(now, index)).collect(),
+            video,
+            classes,
+            unacknowledged: self.outbox.unacknowledged(),
+            control_drops: self.outbox.drops(),
+            telemetry_drops: self.telemetry_drops(),
+            telemetry_fill: self.telemetry.fill(),
+            frames_in: self.video_out.iter().map(|queue| queue.counters().frames_in).sum(),
+            frames_sent: self.video_out.iter().map(|queue| queue.counters().frames_sent).sum(),
+            frames_late: self.counters.frames_late,
+            frames_dropped: self.video_out.iter().map(|queue| queue.counters().dropped_total()).sum(),
+            frames_out: video_in().map(|counters| counters.frames_out).sum(),
+            frames_lost: video_in().map(|counters| counters.frames_lost).sum(),
+            frames_stale: video_in().map(|counters| counters.frames_stale).sum(),
+            picture_age: self.inbound.picture_age(now),
+            frames_shown_there: there.frames_received,
+            frames_lost_there: there.frames_lost,
+            frames_stale_there: there.frames_stale,
+            picture_age_there: there.picture_age_ms.map(|ms| Duration::from_millis(ms) + told),
+            held: self.held.is_some_and(|held| held.told),
+            controller: self.bearers[video].controller.name(),
+            target_rate: self.target_rate(),
+            radio: self.radio,
+            counters: self.counters.clone(),
+        }
+    }
+
+    fn bearer_stats(&self, now: Instant, index: usize) -> BearerStats {
+        let bearer = &self.bearers[index];
+        let (datagrams_received, datagrams_lost) = bearer.sent.received_and_lost();
+        BearerStats {
+            bearer: bearer.id,
+            name: bearer.name.clone(),
+            usage: bearer.usage(),
+            state: bearer.silence.state(),
+            silence: bearer.silence.age(now),
+            rtt: bearer.quic.rtt(),
+            rtt_min: bearer.heard.rtt_min,
+            remote: bearer.quic.remote(),
+            datagrams_received,
+            datagrams_lost,
+            loss: bearer.loss.loss(),
+            capacity: bearer.controller.capacity(),
+            window: bearer.controller.window(now).0,
+            in_flight: bearer.sent.in_flight().0,
+            queue_delay: bearer.controller.queue_delay(),
+            carries: [Class::Telemetry, Class::Video].map(|class| self.way_of(class) == Some(index)),
+            counters: bearer.counters,
+        }
+    }
 }

@@ -366,6 +366,11 @@ impl SendQueue {
         self.grace_until = Some(now + GRACE);
     }
 
+    /// Whether a frame has begun to leave, or to be given up, and not ended.
+    pub fn is_within_frame(&self) -> bool {
+        self.abandoned.is_some() || self.frames.front().is_some_and(|frame| frame.number.is_some())
+    }
+
     /// Whether the other side understands how long a frame has waited here; for frames that come in from now on.
     pub fn set_tells_waits(&mut self, tells: bool) {
         self.tells_waits = tells;

@@ -50,6 +50,43 @@ pub struct Heartbeat {
     pub frames_stale: u64,
     /// Age over propagation, in milliseconds, of the picture that was given out last; the oldest of several cameras'.
     pub picture_age_ms: Option<u64>,
+    /// How much of the other end's bulk may be sent here; `None` from ends of revision 2.
+    pub bulk: Option<BulkWindow>,
+}
+
+/// How much of a stream of bulk may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BulkWindow {
+    /// Which stream: the newest that its sender began, 0 before the first.
+    pub stream: u64,
+    /// Bytes that its receiver takes, from the stream's beginning.
+    pub limit: u64,
+}
+
+/// Header of a piece of bulk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BulkPiece {
+    /// Which stream; a later one is larger.
+    pub stream: u64,
+    /// Where in it the piece belongs.
+    pub offset: u64,
+}
+
+impl BulkPiece {
+    /// Longest header in bytes.
+    pub const MAX_LEN: usize = 8 + 8;
+
+    /// Writes the header.
+    pub fn put(&self, out: &mut impl BufMut) {
+        put_varint(out, self.stream);
+        put_varint(out, self.offset);
+    }
+
+    /// Splits a body into header and bytes; `None` if it is too short.
+    pub fn parse(mut bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let piece = Self { stream: take_varint(&mut bytes)?, offset: take_varint(&mut bytes)? };
+        Some((piece, bytes))
+    }
 }
 
 impl Heartbeat {
@@ -63,9 +100,14 @@ impl Heartbeat {
         put_varint(out, self.frames_lost);
         put_varint(out, self.frames_stale);
         put_varint(out, self.picture_age_ms.map_or(0, |ms| ms.saturating_add(1)));
+        if let Some(bulk) = self.bulk {
+            put_varint(out, bulk.stream);
+            put_varint(out, bulk.limit);
+        }
     }
 
-    /// Reads a body; bytes after it are ignored, for later versions. Ends of revision 1 do not send the last two fields.
+    /// Reads a body; bytes after it are ignored, for later versions. Ends of revision 1 do not send the last three
+    /// fields, those of revision 2 not the last.
     pub fn parse(mut bytes: &[u8]) -> Option<Self> {
         let (&has_echo, rest) = bytes.split_first()?;
         bytes = rest;
@@ -76,7 +118,9 @@ impl Heartbeat {
         let frames_stale = take_varint(&mut bytes).unwrap_or_default();
         let picture_age_ms = take_varint(&mut bytes).unwrap_or_default().checked_sub(1);
         let echo = (has_echo == 1).then_some((echo_us, held_us));
-        Some(Self { echo, frames_received, frames_lost, frames_stale, picture_age_ms })
+        let bulk = take_varint(&mut bytes).zip(take_varint(&mut bytes));
+        let bulk = bulk.map(|(stream, limit)| BulkWindow { stream, limit });
+        Some(Self { echo, frames_received, frames_lost, frames_stale, picture_age_ms, bulk })
     }
 }
 
@@ -135,7 +179,8 @@ mod tests {
     fn heartbeat_round_trip_with_and_without_echo() {
         for (echo, picture_age_ms) in [(None, None), (Some((u32::MAX, 5_000_000_000)), Some(0)), (None, Some(70_000))] {
             let (frames_received, frames_lost, frames_stale) = (70_000, 1, 2);
-            let heartbeat = Heartbeat { echo, frames_received, frames_lost, frames_stale, picture_age_ms };
+            let bulk = Some(BulkWindow { stream: 1 << 40, limit: 9 });
+            let heartbeat = Heartbeat { echo, frames_received, frames_lost, frames_stale, picture_age_ms, bulk };
             let mut out = Vec::new();
             heartbeat.put(&mut out);
             assert_eq!(Heartbeat::parse(&out), Some(heartbeat));
@@ -144,9 +189,23 @@ mod tests {
             for len in 0..old_len {
                 assert_eq!(Heartbeat::parse(&out[..len]), None);
             }
-            let old = Heartbeat { frames_stale: 0, picture_age_ms: None, ..heartbeat };
+            let old = Heartbeat { frames_stale: 0, picture_age_ms: None, bulk: None, ..heartbeat };
             assert_eq!(Heartbeat::parse(&out[..old_len]), Some(old));
+            // And of revision 2's.
+            let without = Heartbeat { bulk: None, ..heartbeat };
+            assert_eq!(Heartbeat::parse(&out[..out.len() - 9]), Some(without));
         }
+    }
+
+    #[test]
+    fn a_piece_of_bulk_round_trip() {
+        let piece = BulkPiece { stream: 1 << 30, offset: 70 };
+        let mut out = Vec::new();
+        piece.put(&mut out);
+        let len = out.len();
+        out.extend_from_slice(b"bytes");
+        assert_eq!(BulkPiece::parse(&out), Some((piece, &b"bytes"[..])));
+        (0..len).for_each(|len| assert_eq!(BulkPiece::parse(&out[..len]), None));
     }
 
     #[test]

@@ -17,11 +17,13 @@ pub const MESSAGE: u64 = 3;
 pub const RECOVERY: u64 = 4;
 /// What an end says of itself when a connection begins.
 pub const HELLO: u64 = 5;
-/// Bulk: ordered bytes on a stream, and a datagram with no body as a mark beside each piece.
+/// Bulk: a piece of a stream of bytes.
 pub const BULK: u64 = 6;
 /// Copies of messages that are sent to a client before its handshake is complete: as in a datagram of [`MESSAGE`], but behind
 /// the flow id at once, since feedback does not cover them.
 pub const COPIES: u64 = 7;
+/// Which messages have arrived, over whatever bearer.
+pub const RECEIPT: u64 = 8;
 /// Video flow `n` is `VIDEO + n`, up to [`MAX_VIDEO_FLOWS`].
 pub const VIDEO: u64 = 16;
 /// Video flows in a session.

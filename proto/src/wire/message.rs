@@ -7,6 +7,7 @@ use bytes::BufMut;
 
 use super::varint::{put_varint, take_varint};
 use super::{flow, take_u32};
+use crate::bearer::Usage;
 use crate::signing::Place;
 
 /// Header of a message.
@@ -124,11 +125,17 @@ pub struct Hello {
     pub air: bool,
     /// Version of the software, for people.
     pub version: String,
+    /// Which life of the sender, as in [`MessageHeader::epoch`]; 0 from ends of revision 2.
+    pub epoch: u64,
+    /// What the sender may use this bearer for.
+    pub usage: Usage,
+    /// What the sender calls this bearer, for people.
+    pub bearer: String,
 }
 
 impl Hello {
-    /// Longest version text that is read.
-    const MAX_VERSION: usize = 64;
+    /// Longest texts that are read.
+    const MAX_TEXT: usize = 64;
 
     /// Writes flow id and hello.
     pub fn put_on_stream(&self, out: &mut impl BufMut) {
@@ -137,6 +144,11 @@ impl Hello {
         out.put_u8(u8::from(self.air));
         put_varint(out, self.version.len() as u64);
         out.put_slice(self.version.as_bytes());
+        put_varint(out, self.epoch);
+        out.put_u8(self.usage as u8);
+        let name = &self.bearer.as_bytes()[..self.bearer.floor_char_boundary(Self::MAX_TEXT)];
+        put_varint(out, name.len() as u64);
+        out.put_slice(name);
     }
 
     /// Reads a hello without its flow id; bytes after it are ignored, for later versions.
@@ -144,11 +156,27 @@ impl Hello {
         let revision = take_varint(&mut bytes)?;
         let (&air, rest) = bytes.split_first()?;
         bytes = rest;
-        let len = usize::try_from(take_varint(&mut bytes)?).ok().filter(|len| *len <= Self::MAX_VERSION)?;
-        let version = String::from_utf8_lossy(bytes.get(..len)?);
-        let version = version.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        Some(Self { revision, air: air == 1, version })
+        let version = take_text(&mut bytes, Self::MAX_TEXT)?;
+        let mut hello =
+            Self { revision, air: air == 1, version, epoch: 0, usage: Usage::Normal, bearer: String::new() };
+        if revision > 2 {
+            hello.epoch = take_varint(&mut bytes)?;
+            let (&usage, rest) = bytes.split_first()?;
+            bytes = rest;
+            // One that a later version knows is taken for the most careful.
+            hello.usage = Usage::ALL.get(usize::from(usage)).copied().unwrap_or(Usage::Metered);
+            hello.bearer = take_text(&mut bytes, Self::MAX_TEXT)?;
+        }
+        Some(hello)
     }
+}
+
+/// Takes a text behind its length, of at most `max` bytes, fit for a log.
+fn take_text(bytes: &mut &[u8], max: usize) -> Option<String> {
+    let len = usize::try_from(take_varint(bytes)?).ok().filter(|len| *len <= max)?;
+    let (text, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { '?' } else { c }).collect())
 }
 
 #[cfg(test)]
@@ -197,12 +225,30 @@ mod tests {
 
     #[test]
     fn hello_round_trip_keeps_the_log_clean() {
-        let hello = Hello { revision: 1, air: true, version: "0.1.0".into() };
+        let hello = Hello {
+            revision: 3,
+            air: true,
+            version: "0.1.0".into(),
+            epoch: 1 << 40,
+            usage: Usage::Backup,
+            bearer: "wwan0".into(),
+        };
         let mut out = Vec::new();
         hello.put_on_stream(&mut out);
-        assert_eq!(Hello::parse(&out[1..]), Some(hello));
-        out.truncate(out.len() - 1);
-        assert_eq!(Hello::parse(&out[1..]), None);
-        assert_eq!(Hello::parse(&[1, 0, 2, b'\n', 0xff]).unwrap().version, "?\u{fffd}");
+        assert_eq!(Hello::parse(&out[1..]), Some(hello.clone()));
+        for len in 1..out.len() {
+            assert_eq!(Hello::parse(&out[1..len]), None);
+        }
+        // An older one says less, a later one may use bearers for what we do not know.
+        let older = Hello::parse(&[1, 0, 2, b'\n', 0xff]).unwrap();
+        assert_eq!((older.version.as_str(), older.epoch, older.usage), ("?\u{fffd}", 0, Usage::Normal));
+        let usage = out.len() - 7;
+        assert_eq!(std::mem::replace(&mut out[usage], 9), Usage::Backup as u8);
+        assert_eq!(Hello::parse(&out[1..]).unwrap().usage, Usage::Metered);
+        // A name is cut, not refused by the other side.
+        let long = Hello { bearer: "ü".repeat(40), ..hello };
+        let mut out = Vec::new();
+        long.put_on_stream(&mut out);
+        assert_eq!(Hello::parse(&out[1..]).unwrap().bearer, "ü".repeat(32));
     }
 }

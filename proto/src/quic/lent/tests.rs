@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use super::super::bearer::{QuicBearer, QuicConfig};
 use super::super::tickets::MemoryTickets;
 use super::*;
+use crate::BearerId;
 use crate::cc::testing::{Feed, check, recover, step};
 use crate::cc::{BorrowedConfig, CongestionConfig};
 use crate::identity::Identity;
@@ -16,6 +17,7 @@ fn start() -> Instant {
 
 fn bearer(own: u8, peer: u8, listen: bool) -> QuicBearer {
     let config = QuicConfig {
+        bearer: BearerId::FIRST,
         identity: Arc::new(Identity::from_seed([own; 32])),
         peer: Identity::from_seed([peer; 32]).public(),
         mtu: 1200,

@@ -1,0 +1,292 @@
+//! One bearer of a session: its connection, its congestion control, and what is known of its health.
+//!
+//! What belongs to a bearer is here, what belongs to the session is not: the death of one disturbs no other.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, BytesMut};
+
+use super::link_state::Silence;
+use super::transmit::Outbound;
+use super::{LinkState, SessionConfig};
+use crate::cc::{Controller, SentPacket};
+use crate::delay::DelayBase;
+use crate::feedback::{ArrivalLog, DatagramId, Kept, Leaving, REPORT_DELAY, SentLog};
+use crate::quic::{ConnectionId, QuicBearer, QuicConfig};
+use crate::replication::{Candidate, LossMeter};
+use crate::seeded::SeededBytes;
+use crate::wire::datagram::{DatagramHeader, Heartbeat};
+use crate::wire::flow;
+use crate::{BearerId, ByteCount, Usage};
+
+/// QUIC's own bytes around a datagram: short header with connection id and packet number, frame header, AEAD tag
+/// (RFC 9000 §17.3, RFC 9221 §4).
+pub(super) const PACKET_OVERHEAD: usize = 1 + 8 + 2 + 3 + 16;
+/// Pacing may catch up at most this much after a pause of the process.
+pub(super) const PACING_SLACK: Duration = Duration::from_millis(2);
+/// Until a round trip has been measured.
+const ASSUMED_RTT: Duration = Duration::from_millis(100);
+/// A round trip below all of the last this many heartbeats is the smallest of late.
+const RTT_SAMPLES: usize = 100;
+
+/// What a bearer is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BearerConfig {
+    /// What people call it, on both sides.
+    pub name: String,
+    /// What it may be used for.
+    pub usage: Usage,
+    /// [`Session::resumption_snapshot`](super::Session::resumption_snapshot) of the former life, of the same bearer or another.
+    pub resumption: Option<Vec<u8>>,
+}
+
+/// Microsecond clock of an end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    pub started: Instant,
+    pub since_1970: Duration,
+}
+
+impl Clock {
+    /// Without wrapping: wall time, so that a restart does not set it back.
+    pub fn us(&self, at: Instant) -> u64 {
+        (self.since_1970 + at.saturating_duration_since(self.started)).as_micros() as u64
+    }
+}
+
+/// Running counters of a bearer; all since the session began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BearerCounters {
+    /// UDP packets sent.
+    pub packets_out: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Packets received.
+    pub packets_in: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Connections completed.
+    pub connections: u64,
+    /// Of them by 0-RTT.
+    pub resumed: u64,
+    /// Control messages of which a copy was sent here.
+    pub control_out: u64,
+    /// Control messages whose first copy came here: it won.
+    pub control_won: u64,
+    /// Copies of control messages that came here after another had won.
+    pub control_late: u64,
+}
+
+/// One bearer.
+#[derive(Debug)]
+pub(super) struct Bearer {
+    pub id: BearerId,
+    pub name: String,
+    /// What we, and what the other side, may use it for.
+    pub usage: [Usage; 2],
+    pub quic: QuicBearer,
+    pub controller: Box<dyn Controller>,
+    pub arrivals: ArrivalLog,
+    pub sent: SentLog,
+    pub delay: DelayBase,
+    pub silence: Silence,
+    pub heard: Heard,
+    pub outbound: Outbound,
+    pub loss: LossMeter,
+    pub counters: BearerCounters,
+    /// It has been removed, and says goodbye.
+    pub leaving: bool,
+    clock: Clock,
+    mtu: u16,
+}
+
+/// What came in on a bearer.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// The newest connection that anything came on.
+    pub connection: Option<ConnectionId>,
+    /// Newest heartbeat of the peer: its clock, and ours when it came.
+    pub heartbeat: Option<(u32, u64)>,
+    rtts: VecDeque<Duration>,
+    /// Smallest round trip of late.
+    pub rtt_min: Option<Duration>,
+    /// Of datagrams, when the last report came: received and lost.
+    known: (u64, u64),
+}
+
+impl Heard {
+    pub fn on_rtt(&mut self, rtt: Duration) {
+        if self.rtts.len() == RTT_SAMPLES {
+            self.rtts.pop_front();
+        }
+        self.rtts.push_back(rtt);
+        self.rtt_min = self.rtts.iter().min().copied();
+    }
+}
+
+/// What is to be known of a datagram that leaves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside {
+    /// What it carries that is kept.
+    pub kept: Option<Kept>,
+    /// It is the first of a video frame.
+    pub leads: bool,
+    /// It is reported at once, not with the other side's next heartbeat.
+    pub urgent: bool,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self { kept: None, leads: false, urgent: true }
+    }
+}
+
+impl Bearer {
+    pub fn new(
+        id: BearerId,
+        config: BearerConfig,
+        session: &SessionConfig,
+        random: &mut SeededBytes,
+    ) -> Result<Self, rustls::Error> {
+        let quic = QuicConfig { bearer: id, resumption: config.resumption, ..session.quic.clone() };
+        let mut quic = QuicBearer::new(quic, random)?;
+        quic.set_wall_clock(session.since_1970);
+        Ok(Self {
+            id,
+            name: config.name,
+            usage: [config.usage, Usage::Normal],
+            controller: session.congestion.build(session.encoder, |borrowed| quic.lend(borrowed, session.started)),
+            quic,
+            arrivals: ArrivalLog::default(),
+            sent: SentLog::default(),
+            delay: DelayBase::default(),
+            silence: Silence::default(),
+            heard: Heard::default(),
+            outbound: Outbound::default(),
+            loss: LossMeter::default(),
+            counters: BearerCounters::default(),
+            leaving: false,
+            clock: Clock { started: session.started, since_1970: session.since_1970 },
+            mtu: session.quic.mtu,
+        })
+    }
+
+    /// What it may be used for: the more careful side has its way.
+    pub fn usage(&self) -> Usage {
+        self.usage[0].max(self.usage[1])
+    }
+
+    /// Its handshake is complete, and the other side is heard.
+    pub fn is_up(&self) -> bool {
+        self.outbound.is_live_now() && self.silence.state() == LinkState::Up
+    }
+
+    /// Smoothed round trip, or what is taken for one.
+    pub fn rtt(&self) -> Duration {
+        self.quic.rtt().unwrap_or(ASSUMED_RTT)
+    }
+
+    /// As somewhere to send a copy.
+    pub fn candidate(&self) -> Candidate {
+        Candidate { loss: self.loss.loss(), rtt: self.rtt() }
+    }
+
+    /// For how long a report has been missing that should have come.
+    pub fn overdue(&self, now: Instant) -> Duration {
+        let Some(since_us) = self.sent.unreported_since() else { return Duration::ZERO };
+        let age = Duration::from_micros(self.clock.us(now).saturating_sub(since_us));
+        age.saturating_sub(self.rtt() + REPORT_DELAY)
+    }
+
+    /// Per-connection state begins anew.
+    pub fn on_new_connection(&mut self, now: Instant) {
+        self.outbound.on_new_connection();
+        self.sent.reset();
+        self.controller.on_path_change(now);
+    }
+
+    /// A report has been taken in by [`Bearer::sent`].
+    pub fn count_known(&mut self) {
+        let (received, lost) = self.sent.received_and_lost();
+        let before = std::mem::replace(&mut self.heard.known, (received, lost));
+        self.loss.add(received - before.0, lost - before.1);
+    }
+
+    /// Number of the next datagram, within the session.
+    pub fn next_datagram(&self) -> DatagramId {
+        DatagramId { bearer: self.id, number: self.sent.next_datagram() }
+    }
+
+    /// Room in a datagram behind our header.
+    pub fn max_body(&mut self) -> usize {
+        let max = self.quic.max_datagram().unwrap_or(usize::from(self.mtu) - 100);
+        max - DatagramHeader::MAX_LEN
+    }
+
+    pub fn start_datagram(&self, now: Instant, flow: u64, room: usize) -> BytesMut {
+        let mut datagram = BytesMut::with_capacity(DatagramHeader::MAX_LEN + room);
+        let sent_us = self.clock.us(now) as u32;
+        DatagramHeader { flow, seq: self.sent.next_seq(), sent_us }.put(&mut datagram);
+        datagram
+    }
+
+    /// Hands a datagram over.
+    pub fn finish_datagram(&mut self, now: Instant, datagram: BytesMut, beside: Beside) -> bool {
+        let bytes = ByteCount::from(datagram.len() + PACKET_OVERHEAD);
+        if !self.quic.send_datagram(datagram.freeze()) {
+            return false;
+        }
+        let sent_us = self.clock.us(now);
+        let Beside { kept, leads, urgent } = beside;
+        self.controller.on_sent(now, SentPacket { sent_us, bytes, urgent });
+        self.sent.on_sent(Leaving { at_us: sent_us, bytes, kept, leads, urgent });
+        true
+    }
+
+    pub fn send_datagram(&mut self, now: Instant, flow: u64, body: &[u8]) -> bool {
+        let mut datagram = self.start_datagram(now, flow, body.len());
+        datagram.extend_from_slice(body);
+        self.finish_datagram(now, datagram, Beside { urgent: flow != flow::HEARTBEAT, ..Beside::default() })
+    }
+
+    /// Hands a datagram over that has no header of ours: nothing reports on it.
+    pub fn send_unreported(&mut self, flow: u64, body: &[u8]) -> bool {
+        let mut datagram = BytesMut::with_capacity(1 + body.len());
+        flow::put(&mut datagram, flow);
+        datagram.put_slice(body);
+        self.quic.send_datagram(datagram.freeze())
+    }
+
+    pub fn send_feedback(&mut self, now: Instant) -> bool {
+        if self.heard.connection != self.outbound.connection {
+            // Sequence numbers of another connection mean nothing on this one.
+            self.arrivals.reset();
+            return false;
+        }
+        // At most nine bytes a packet, mostly two.
+        let max_packets = self.max_body() / 9;
+        let now_us = self.clock.us(now);
+        let Some(report) = self.arrivals.take_report(now_us, max_packets) else { return false };
+        let mut out = BytesMut::with_capacity(16 + report.arrivals.len() * 3);
+        report.put(&mut out);
+        self.quic.send_datagram(out.freeze())
+    }
+
+    /// Sends a heartbeat that says `told` of the session, and what belongs to this bearer.
+    pub fn send_heartbeat(&mut self, now: Instant, every: Duration, told: Heartbeat) -> bool {
+        self.outbound.heartbeat_due = Some(now + every);
+        let now_us = self.clock.us(now);
+        let echo = self.heard.heartbeat.map(|(peer_us, at_us)| (peer_us, now_us.saturating_sub(at_us)));
+        let mut body = Vec::with_capacity(48);
+        Heartbeat { echo, ..told }.put(&mut body);
+        self.send_datagram(now, flow::HEARTBEAT, &body)
+    }
+
+    pub fn pace(&mut self, now: Instant, bytes: usize) {
+        let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
+        let from = self.outbound.paced_until.map_or(now, |until| until.max(earliest));
+        let time = self.controller.pacing_rate(now).time_for(ByteCount::from(bytes));
+        self.outbound.paced_until = Some(from + time.min(Duration::from_secs(1)));
+    }
+}

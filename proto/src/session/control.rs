@@ -1,0 +1,321 @@
+//! Control: sent first, over several bearers if there are several, and again until the other side has it.
+//!
+//! The first copy leaves on a stream of the best bearer, which QUIC carries to its end ([AQUILA §3.1]); all others leave in
+//! datagrams, on the other bearers and some time later ([ConClone]). How many there are follows from what the bearers lose, see
+//! [`crate::replication`].
+
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use super::bearer::Bearer;
+use super::{Session, Side};
+use crate::quic::ConnectionId;
+use crate::replication::{Candidate, Copies, SPACING, again_after};
+use crate::sched::outbox::{Cadence, Outgoing};
+use crate::wire::flow;
+use crate::wire::message::{Hello, MessageHeader, put_copy};
+use crate::wire::receipt::Receipt;
+use crate::{Bitrate, ByteCount, Class};
+
+/// Control frames handed over for one packet.
+const CONTROL_PACKET: usize = 1000;
+/// While nothing is heard: time between probes, by how long the silence has lasted.
+const PROBES: [(Duration, Duration); 3] = [
+    (Duration::from_secs(3), Duration::from_millis(40)),
+    (Duration::from_secs(30), Duration::from_millis(100)),
+    (Duration::MAX, Duration::from_millis(250)),
+];
+/// Control frames in a probe: it may queue up in the network, so it is kept small.
+const PROBE_BYTES: usize = 256;
+/// Streams carry the hello and control, which come first.
+const PRIORITY: i32 = 100;
+
+/// Where control goes now.
+#[derive(Debug)]
+struct Ways {
+    /// Indices of bearers, the best first.
+    bearers: Vec<usize>,
+    /// So many of them from the beginning, and so many copies on each.
+    copies: Copies,
+}
+
+impl Session {
+    pub(super) fn feed_hello(&mut self, index: usize) -> bool {
+        let bearer = &mut self.bearers[index];
+        if bearer.outbound.hello_sent {
+            return false;
+        }
+        bearer.outbound.hello_sent = true;
+        let hello = Hello {
+            revision: super::PROTOCOL_REVISION,
+            air: self.config.side == Side::Air,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            epoch: self.config.epoch,
+            usage: bearer.usage[0],
+            bearer: bearer.name.clone(),
+        };
+        let mut head = Vec::new();
+        hello.put_on_stream(&mut head);
+        // Token 0 belongs to no message: sequence numbers begin at 1.
+        bearer.quic.send_message(&head, &[], PRIORITY, 0).is_some()
+    }
+
+    /// Bearers that control goes by: those on which the other side is heard, the best first. If it is heard on none, all that
+    /// can send.
+    fn ways(&mut self, now: Instant) -> Option<Ways> {
+        let mut up: Vec<usize> = (0..self.bearers.len()).filter(|index| self.bearers[*index].is_up()).collect();
+        let heard = !up.is_empty();
+        if !heard {
+            up = (0..self.bearers.len()).filter(|index| self.bearers[*index].quic.is_ready()).collect();
+        }
+        up.sort_by_key(|index| self.bearers[*index].candidate().expected());
+        if !self.config.replicated.contains(&Class::Control) {
+            up.truncate(1);
+        }
+        let candidates: Vec<Candidate> = up.iter().map(|index| self.bearers[*index].candidate()).collect();
+        if up.is_empty() {
+            return None;
+        }
+        let mut copies = self.config.reliability.copies(&candidates);
+        if !heard {
+            // Probes follow.
+            (copies.bearers, copies.each) = (up.len(), 1);
+        } else if !self.may_spend(now, &up) {
+            (copies.bearers, copies.each) = (up.len().min(2), 1);
+        }
+        Some(Ways { bearers: up, copies })
+    }
+
+    /// When copies leave: word of the first one should be there by the fastest bearer.
+    fn cadence(&self) -> Option<Cadence> {
+        let up = self.bearers.iter().filter(|bearer| bearer.is_up());
+        let again = again_after(up.map(Bearer::rtt).min()?);
+        Some(Cadence { spacing: SPACING.min(again / 4), again })
+    }
+
+    /// When the next copy leaves; on bearers on which nothing is heard there are probes.
+    pub(super) fn copies_due(&self) -> Option<Instant> {
+        self.outbox.next_copy(self.cadence()?)
+    }
+
+    /// Whether there is something left to spend on copies.
+    fn may_spend(&mut self, now: Instant, bearers: &[usize]) -> bool {
+        let carried = bearers.iter().map(|index| self.bearers[*index].controller.capacity().0);
+        self.budget.has_some(self.clock.us(now), self.config.reliability.budget, Bitrate(carried.sum()))
+    }
+
+    /// Control messages, as many as share a packet.
+    pub(super) fn feed_control(&mut self, now: Instant) -> bool {
+        if !self.outbox.is_waiting() {
+            return false;
+        }
+        let Some(ways) = self.ways(now) else { return false };
+        let best = ways.bearers[0];
+        let mut messages: Vec<(MessageHeader, Bytes)> = Vec::new();
+        let mut fed = 0;
+        while fed < CONTROL_PACKET {
+            let Some(message) = self.outbox.pop_waiting(&mut self.places) else { break };
+            let header = self.control_header(&message);
+            let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
+            header.put_on_stream(&mut head);
+            let quic = &mut self.bearers[best].quic;
+            let Some(stream) = quic.send_message(&head, &message.frame, PRIORITY, message.seq) else {
+                // No stream is free: the peer has thousands open and has stopped reading.
+                self.outbox.unpop(message);
+                break;
+            };
+            fed += head.len() + message.frame.len();
+            self.count_sent(Class::Control, message.frame.len());
+            messages.push((header, message.frame.clone()));
+            self.outbox.on_sent(now, message, stream, ways.copies.each);
+        }
+        self.bearers[best].counters.control_out += messages.len() as u64;
+        for index in ways.bearers[1..ways.copies.bearers].iter().copied() {
+            let bytes = self.send_copies(now, index, &messages);
+            if index != ways.bearers[1] {
+                self.budget.spend(ByteCount::from(bytes));
+            }
+        }
+        fed > 0
+    }
+
+    /// Sends copies on a bearer, in as many datagrams as it takes; gives their bytes.
+    fn send_copies(&mut self, now: Instant, index: usize, messages: &[(MessageHeader, Bytes)]) -> usize {
+        let bearer = &mut self.bearers[index];
+        let room = bearer.max_body();
+        let mut body = Vec::with_capacity(room);
+        let mut total = 0;
+        for (header, frame) in messages {
+            if !body.is_empty() && body.len() + MessageHeader::MAX_LEN + 2 + frame.len() > room {
+                total += body.len();
+                bearer.send_datagram(now, flow::MESSAGE, &body);
+                body.clear();
+            }
+            put_copy(&mut body, header, frame);
+        }
+        total += body.len();
+        bearer.send_datagram(now, flow::MESSAGE, &body);
+        bearer.counters.control_out += messages.len() as u64;
+        self.counters.copies_sent += messages.len() as u64;
+        self.counters.redundant_bytes += total as u64;
+        total
+    }
+
+    /// Copies of control messages that were planned, or that should have been acknowledged.
+    pub(super) fn feed_copies(&mut self, now: Instant) -> bool {
+        if self.copies_due().is_none_or(|due| due > now) {
+            return false;
+        }
+        let (Some(cadence), Some(ways)) = (self.cadence(), self.ways(now)) else { return false };
+        let room = self.bearers[ways.bearers[0]].max_body();
+        let mut messages: Vec<(MessageHeader, Bytes)> = Vec::new();
+        let mut bytes = 0;
+        for message in self.outbox.due_copies(now, cadence) {
+            let len = MessageHeader::MAX_LEN + 2 + message.frame.len();
+            if !messages.is_empty() && bytes + len > room {
+                break;
+            }
+            bytes += len;
+            messages.push((self.control_header(message), message.frame.clone()));
+        }
+        let mut planned = true;
+        for (header, _) in &messages {
+            planned &= self.outbox.on_copied(now, header.seq);
+        }
+        // Where the first ones did not get through, all bearers are tried.
+        let count = if planned { ways.copies.bearers } else { ways.bearers.len() };
+        for index in ways.bearers[..count].iter().copied() {
+            let bytes = self.send_copies(now, index, &messages);
+            if planned {
+                self.budget.spend(ByteCount::from(bytes));
+            }
+        }
+        true
+    }
+
+    /// A probe on a bearer on which nothing is heard, with what is unacknowledged; or, since the network has changed, a whole
+    /// packet of it.
+    pub(super) fn feed_probe(&mut self, now: Instant, index: usize) -> bool {
+        if self.probe_due(now, index).is_none_or(|due| due > now) {
+            return false;
+        }
+        let bearer = &mut self.bearers[index];
+        let (up, at_once) = (bearer.is_up(), std::mem::take(&mut bearer.outbound.probe_at_once));
+        let room = if at_once { bearer.max_body() } else { PROBE_BYTES };
+        if !up {
+            bearer.outbound.last_probe = Some(now);
+        }
+        let mut body = Vec::with_capacity(room);
+        let mut copied = Vec::new();
+        for message in self.outbox.under_way() {
+            let header = self.control_header(message);
+            if !body.is_empty() && body.len() + MessageHeader::MAX_LEN + 2 + message.frame.len() > room {
+                break;
+            }
+            put_copy(&mut body, &header, &message.frame);
+            copied.push(message.seq);
+        }
+        if copied.is_empty() {
+            // Nothing is unacknowledged: a heartbeat is probe enough.
+            return self.bearers[index].outbound.is_live_now() && self.send_heartbeat(now, index);
+        }
+        for seq in &copied {
+            self.outbox.on_copied(now, *seq);
+        }
+        self.counters.copies_sent += copied.len() as u64;
+        self.counters.redundant_bytes += body.len() as u64;
+        let bearer = &mut self.bearers[index];
+        bearer.counters.control_out += copied.len() as u64;
+        bearer.send_datagram(now, flow::MESSAGE, &body)
+    }
+
+    /// When a bearer's next probe is due.
+    pub(super) fn probe_due(&self, now: Instant, index: usize) -> Option<Instant> {
+        let bearer = &self.bearers[index];
+        if !bearer.quic.is_ready() {
+            return None;
+        }
+        if bearer.outbound.probe_at_once {
+            return Some(now);
+        }
+        if bearer.is_up() {
+            return None;
+        }
+        let silence = bearer.silence.age(now)?;
+        let spacing = PROBES.iter().find(|(until, _)| silence < *until).map_or(PROBES[0].1, |(_, spacing)| *spacing);
+        Some(bearer.outbound.last_probe.map_or(now, |at| at + spacing))
+    }
+
+    /// Copies of control for a client that is resuming: it reads them a round trip before the handshake is complete here.
+    pub(super) fn feed_resuming(&mut self, index: usize) -> bool {
+        let Some((connection, copied)) = self.bearers[index].outbound.resuming else { return false };
+        if !self.bearers[index].quic.is_drained_to(connection) {
+            return false; // What it may be sent before its address is validated is used up: copies would only age.
+        }
+        let room = usize::from(self.config.quic.mtu) - 100;
+        let (mut body, mut last) = (BytesMut::with_capacity(room), copied);
+        flow::put(&mut body, flow::COPIES);
+        for message in self.outbox.from(copied + 1) {
+            if last > copied && body.len() + MessageHeader::MAX_LEN + 2 + message.frame.len() > room {
+                break;
+            }
+            put_copy(&mut body, &self.control_header(message), &message.frame);
+            last = last.max(message.seq);
+        }
+        if last == copied {
+            return false;
+        }
+        let bearer = &mut self.bearers[index];
+        let sent = bearer.quic.send_datagram_to(connection, body.freeze());
+        bearer.outbound.resuming = sent.then_some((connection, last));
+        sent
+    }
+
+    /// Word of what has arrived, on all bearers: the sender may hear nothing on the one that it came by.
+    pub(super) fn feed_receipt(&mut self, now: Instant) -> bool {
+        let Some(receipt) = self.receipts.take(now, &self.replay) else { return false };
+        let mut body = Vec::with_capacity(24);
+        receipt.put(&mut body);
+        for bearer in self.bearers.iter_mut().filter(|bearer| bearer.is_up()) {
+            bearer.send_unreported(flow::RECEIPT, &body);
+            self.counters.receipts += 1;
+        }
+        true
+    }
+
+    /// A control message has come, for the first time or again.
+    pub(super) fn note_receipt(&mut self, connection: ConnectionId, header: &MessageHeader, fresh: bool) {
+        if let Some(index) = self.index_of(connection.bearer()) {
+            let counters = &mut self.bearers[index].counters;
+            counters.control_won += u64::from(fresh);
+            counters.control_late += u64::from(!fresh);
+        }
+        if self.bearers.iter().filter(|bearer| bearer.outbound.is_live_now()).count() > 1 {
+            self.receipts.on_message(header.epoch, header.seq);
+        }
+    }
+
+    /// The other side says what it has.
+    pub(super) fn on_receipt(&mut self, body: &[u8]) {
+        let Some(receipt) = Receipt::parse(body) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if receipt.epoch == self.config.epoch {
+            receipt.messages().for_each(|seq| self.on_acknowledged(seq));
+        }
+    }
+
+    fn control_header(&self, message: &Outgoing) -> MessageHeader {
+        MessageHeader {
+            epoch: self.config.epoch,
+            seq: message.seq,
+            origin_us: self.clock.us(message.origin) as u32,
+            max_age_ms: message.expires.saturating_duration_since(message.origin).as_millis() as u64,
+            slot: message.slot,
+            telemetry: false,
+            place: message.place,
+        }
+    }
+}

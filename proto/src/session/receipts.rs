@@ -1,0 +1,85 @@
+//! Receipts for control messages: which have arrived here, to be told over all bearers.
+//!
+//! With one bearer QUIC's own acknowledgements are enough. With several a message may have arrived by another one than that on
+//! which the sender waits for word, or on one that has no way back.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::replay::ReplayGuard;
+use crate::wire::receipt::Receipt;
+
+/// After one has left, the next waits so long for company.
+const INTERVAL: Duration = Duration::from_millis(5);
+/// Messages to be told of; more are told by those of later ones, or asked for by another copy.
+const MAX_DUE: usize = 256;
+
+/// What is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Receipts {
+    epoch: u64,
+    due: BTreeSet<u64>,
+    last: Option<Instant>,
+}
+
+impl Receipts {
+    /// A copy of a message has arrived, the first or another.
+    pub fn on_message(&mut self, epoch: u64, seq: u64) {
+        if epoch != self.epoch {
+            *self = Self { epoch, last: self.last, ..Self::default() };
+        }
+        if self.due.len() < MAX_DUE {
+            self.due.insert(seq);
+        }
+    }
+
+    /// When the next one leaves.
+    pub fn next_due(&self, now: Instant) -> Option<Instant> {
+        let earliest = self.last.map_or(now, |last| last + INTERVAL);
+        (!self.due.is_empty()).then_some(earliest)
+    }
+
+    /// The receipt to send now. `seen`: where it says what came before.
+    pub fn take(&mut self, now: Instant, seen: &ReplayGuard) -> Option<Receipt> {
+        if self.next_due(now)? > now {
+            return None;
+        }
+        let newest = self.due.pop_last()?;
+        let receipt = Receipt { epoch: self.epoch, newest, before: seen.seen_before(self.epoch, newest) };
+        self.due.retain(|seq| *seq + Receipt::SPAN <= newest);
+        if self.due.is_empty() {
+            self.last = Some(now);
+        }
+        Some(receipt)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_receipt_tells_of_many_and_stragglers_get_their_own() {
+        let start = Instant::now();
+        let (mut receipts, mut seen) = (Receipts::default(), ReplayGuard::default());
+        for seq in [1, 2, 100, 101] {
+            seen.check(7, seq, false);
+            receipts.on_message(7, seq);
+        }
+        let told: Vec<_> = std::iter::from_fn(|| receipts.take(start, &seen)).collect();
+        let told: Vec<u64> = told.iter().flat_map(|receipt| receipt.messages()).collect();
+        assert_eq!(told, [101, 100, 2, 1]);
+        // Another copy: told again, but not at once.
+        receipts.on_message(7, 101);
+        assert_eq!(receipts.take(start, &seen), None);
+        assert_eq!(receipts.next_due(start), Some(start + INTERVAL));
+        assert_eq!(receipts.take(start + INTERVAL, &seen).map(|receipt| receipt.newest), Some(101));
+        // Another life of the sender's.
+        receipts.on_message(8, 1);
+        let receipt = receipts.take(start + 2 * INTERVAL, &seen).unwrap();
+        assert_eq!((receipt.epoch, receipt.newest, receipt.before), (8, 1, 0));
+        (0..10_000).for_each(|seq| receipts.on_message(8, seq * 100));
+        assert_eq!(receipts.due.len(), MAX_DUE);
+    }
+}
