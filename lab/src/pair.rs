@@ -11,7 +11,7 @@ use aquila_emu::{Outage, Path, PathConfig, Payload};
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, TicketStore};
-use aquila_proto::session::{Arrival, Stats};
+use aquila_proto::session::{Arrival, BearerConfig, Stats};
 use aquila_proto::{BearerId, Bitrate, Class, Event, LinkState, Output, Session, Side, Usage};
 use bytes::{Bytes, BytesMut};
 
@@ -334,6 +334,30 @@ impl Pair {
         let bytes = self.node(at).end.session.read_bulk(now, max);
         self.drain(at);
         bytes
+    }
+
+    /// The aircraft gets another bearer, over these paths, and connects on it; `None` if it has too many.
+    pub fn add_bearer(&mut self, up: PathConfig, down: PathConfig, usage: Usage) -> Option<BearerId> {
+        let number = self.paths.len() as u16;
+        let seed = self.config.seed ^ u64::from(number) << 32;
+        self.paths.push([Path::new(up, seed), Path::new(down, !seed)]);
+        let first = self.air.addresses[0];
+        self.air.addresses.push(SocketAddr::new(first.ip(), first.port() + number));
+        let config = BearerConfig { name: format!("bearer-{number}"), usage, resumption: None };
+        let added = self.air.end.session.add_bearer(self.now, config).expect("a valid configuration");
+        self.drain(Side::Air);
+        added.inspect(|bearer| self.connect_bearer(*bearer))
+    }
+
+    /// Takes a bearer out of the aircraft's use.
+    pub fn remove_bearer(&mut self, bearer: BearerId) {
+        self.air.end.session.remove_bearer(self.now, bearer);
+        self.drain(Side::Air);
+    }
+
+    /// Two bearers of the aircraft's are seen at one address: a network in between makes them so.
+    pub fn share_address(&mut self, one: usize, other: usize) {
+        self.air.addresses[other] = self.air.addresses[one];
     }
 
     /// Runs until `until` after the start.

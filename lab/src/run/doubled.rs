@@ -93,8 +93,8 @@ impl Contender for Doubled {
         self.connections.iter_mut().for_each(|connection| connection.on_new_address(now));
     }
 
-    fn on_link_up(&mut self, now: Instant) {
-        self.connections.iter_mut().for_each(|connection| connection.on_link_up(now));
+    fn on_link_up(&mut self, now: Instant, links: &[usize]) {
+        self.connections.iter_mut().for_each(|connection| connection.on_link_up(now, links));
     }
 
     fn before_reconnect(&mut self, now: Instant) {

@@ -1,0 +1,382 @@
+//! Several bearers: what is replicated arrives once and first, and the rest goes by the best of them.
+
+use std::time::Duration;
+
+use aquila_emu::{Loss, Outage, PathConfig};
+use aquila_lab::pair::{Pair, PairConfig, Source};
+use aquila_proto::session::Stats;
+use aquila_proto::{BearerId, Bitrate, Class, LinkState, Side, Usage};
+
+const BOTH: [Side; 2] = [Side::Air, Side::Ground];
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn path(mbps: u64, delay_ms: u64, loss: f64) -> PathConfig {
+    PathConfig {
+        rate_bps: Some(mbps * 1_000_000),
+        delay: ms(delay_ms),
+        loss: Loss::Independent(loss),
+        ..PathConfig::default()
+    }
+}
+
+/// A pair over these bearers, alike in both directions.
+fn over(seed: u64, paths: &[(PathConfig, Usage)]) -> Pair {
+    let (first, _) = paths[0];
+    let beside = paths[1..].iter().map(|(path, usage)| (*path, *path, *usage)).collect();
+    Pair::new(PairConfig { up: first, down: first, seed, mtu: 1200, leaky_tickets: false, beside })
+}
+
+fn normal(paths: &[PathConfig]) -> Vec<(PathConfig, Usage)> {
+    paths.iter().map(|path| (*path, Usage::Normal)).collect()
+}
+
+fn quantile(sorted: &[Duration], q: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
+}
+
+/// All commands of both sides have arrived, each once.
+fn assert_exactly_once(pair: &Pair) {
+    for (from, to) in [(Side::Air, Side::Ground), (Side::Ground, Side::Air)] {
+        let mut indices: Vec<u32> = pair.deliveries.iter().filter(|d| d.to == to).map(|d| d.index).collect();
+        let count = indices.len();
+        indices.sort_unstable();
+        indices.dedup();
+        assert_eq!(indices.len(), count, "a command was delivered twice");
+        assert_eq!(count, pair.commands_sent(from), "from {from:?}");
+    }
+}
+
+fn won(stats: &Stats) -> Vec<u64> {
+    stats.bearers.iter().map(|bearer| bearer.counters.control_won).collect()
+}
+
+#[test]
+fn the_first_copy_wins_and_no_other_is_delivered() {
+    let mut pair = over(1, &normal(&[path(10, 20, 0.0), path(10, 60, 0.0)]));
+    pair.connect();
+    pair.run_until(ms(1_000));
+    for from in BOTH {
+        pair.add_source(Source::Commands { from, every: ms(50) }, ms(11_000));
+    }
+    pair.run_until(ms(12_000));
+    assert_exactly_once(&pair);
+    let mut latencies = pair.latencies(Side::Air, Duration::ZERO);
+    latencies.sort();
+    assert!(quantile(&latencies, 1.0) < ms(22), "{:?}", quantile(&latencies, 1.0));
+    let (air, ground) = (pair.stats(Side::Air), pair.stats(Side::Ground));
+    for stats in [&air, &ground] {
+        let sent = pair.commands_sent(Side::Air) as u64;
+        assert_eq!(won(stats), [sent, 0], "the faster wins");
+        assert_eq!(stats.bearers[1].counters.control_late, sent, "and the other's copies come after it");
+        assert_eq!(stats.unacknowledged, 0);
+    }
+    assert_eq!(ground.bearers[1].name, "bearer-1", "the side that connects gives the names");
+    assert_eq!(air.state, LinkState::Up);
+}
+
+/// ConClone's closed loop; gives latencies.
+fn closed_loop(seed: u64, loss: f64, commands: usize) -> Vec<Duration> {
+    let mut pair = over(seed, &normal(&[path(20, 10, loss); 2]));
+    pair.connect();
+    let mut now = ms(2_000);
+    pair.run_until(now);
+    for n in 0..commands {
+        pair.send_command(Side::Ground);
+        while pair.latencies(Side::Air, Duration::ZERO).len() <= n {
+            now += Duration::from_micros(500);
+            pair.run_until(now);
+        }
+        now = pair.deliveries.last().expect("it was delivered").arrived + ms(500);
+        pair.run_until(now);
+    }
+    assert_exactly_once(&pair);
+    pair.latencies(Side::Air, Duration::ZERO)
+}
+
+#[test]
+fn conclones_closed_loop() {
+    let mut all = Vec::new();
+    for seed in 0..20 {
+        all.extend(closed_loop(seed, 0.284, 120));
+    }
+    let mean = all.iter().sum::<Duration>().as_secs_f64() / all.len() as f64;
+    let variance = all.iter().map(|at| (at.as_secs_f64() - mean).powi(2)).sum::<f64>() / all.len() as f64;
+    all.sort();
+    let (p95, p99, max) = (quantile(&all, 0.95), quantile(&all, 0.99), quantile(&all, 1.0));
+    eprintln!("inter-arrival {:.4} s / {:.4} s; p95 {p95:?} p99 {p99:?} max {max:?}", 0.5 + mean, variance.sqrt());
+    assert!(0.5 + mean <= 0.514 && variance.sqrt() <= 0.004);
+    assert!(p99 <= ms(36));
+}
+
+#[test]
+fn open_loop_at_20_hz() {
+    for (loss, allowed) in [(0.284, 0.003), (0.1, 0.0)] {
+        let (mut late, mut sent) = (0, 0);
+        for seed in 0..20 {
+            let mut pair = over(seed, &normal(&[path(20, 10, loss); 2]));
+            pair.connect();
+            pair.run_until(ms(2_000));
+            pair.add_source(Source::Commands { from: Side::Ground, every: ms(50) }, ms(52_000));
+            pair.run_until(ms(54_000));
+            assert_exactly_once(&pair);
+            late += pair.latencies(Side::Air, Duration::ZERO).iter().filter(|latency| **latency > ms(100)).count();
+            sent += pair.commands_sent(Side::Ground);
+        }
+        eprintln!("{loss}: {late} of {sent} late");
+        assert!(sent >= 20_000 && late as f64 <= allowed * sent as f64, "{loss}: {late} of {sent}");
+    }
+}
+
+/// Video that asks before each frame is not what Pair sends; a camera that does not ask fills what there is.
+fn saturated(seed: u64, paths: &[(PathConfig, Usage)], rate: Bitrate, until: Duration) -> Pair {
+    let mut pair = over(seed, paths);
+    pair.connect();
+    pair.run_until(ms(500));
+    pair.add_source(Source::Video { rate, packet: 1200 }, until);
+    for from in BOTH {
+        pair.add_source(Source::Commands { from, every: ms(20) }, until - ms(2_000));
+    }
+    pair
+}
+
+#[test]
+fn one_of_two_is_cut_while_video_fills_it() {
+    for seed in 0..5 {
+        let mut pair = saturated(seed, &normal(&[path(4, 20, 0.0), path(4, 30, 0.0)]), Bitrate::mbps(3), ms(12_000));
+        pair.run_until(ms(6_000));
+        let stats = pair.stats(Side::Air);
+        let (used, rtt) = (stats.video, 1 - stats.video);
+        let rtt = stats.bearers[rtt].rtt_min.unwrap();
+        pair.begin_outage_of(used, &BOTH, Outage::Drop);
+        let cut = ms(6_000);
+        pair.run_until(ms(13_000));
+        assert_exactly_once(&pair);
+        for to in BOTH {
+            let after = pair.deliveries.iter().filter(|d| d.to == to && d.sent >= cut - ms(100));
+            let worst = after.map(|d| d.arrived - d.sent).max().unwrap();
+            eprintln!("seed {seed}, to {to:?}: worst {worst:?}, round trip {rtt:?}");
+            assert!(worst <= rtt.mul_f64(1.25) + ms(20), "{worst:?}");
+        }
+        let first = pair.frames.iter().find(|frame| frame.sent >= cut && frame.arrived > cut).unwrap();
+        let other = pair.frames.iter().find(|frame| frame.arrived > cut + ms(31)).unwrap();
+        eprintln!("first frame after {:?} {:?}; {:?}", first.arrived - cut, other.arrived - cut, pair.reroutes);
+        assert!(first.arrived - cut <= ms(250), "{:?}", first.arrived - cut);
+    }
+}
+
+#[test]
+fn a_bearer_that_delivers_only_one_direction_is_used_in_that_one() {
+    for dead in BOTH {
+        let mut pair = over(3, &normal(&[path(10, 40, 0.1), path(10, 20, 0.0)]));
+        pair.connect();
+        pair.run_until(ms(2_000));
+        pair.begin_outage_of(1, &[dead], Outage::Drop);
+        for from in BOTH {
+            pair.add_source(Source::Commands { from, every: ms(50) }, ms(30_000));
+        }
+        pair.run_until(ms(33_000));
+        assert_exactly_once(&pair);
+        let stats = [Side::Air, Side::Ground].map(|side| pair.stats(side));
+        assert!(stats.iter().all(|stats| stats.state == LinkState::Up && stats.unacknowledged == 0));
+    }
+}
+
+#[test]
+fn three_bearers_of_which_one_dies_every_five_seconds() {
+    let mut pair =
+        over(5, &normal(&[path(4, 20, 0.01), path(4, 35, 0.01), path(4, 50, 0.01)]));
+    pair.connect();
+    pair.run_until(ms(500));
+    pair.add_source(Source::Video { rate: Bitrate::mbps(1), packet: 1200 }, ms(60_000));
+    for from in BOTH {
+        pair.add_source(Source::Commands { from, every: ms(50) }, ms(60_000));
+    }
+    for round in 0..12u64 {
+        let dying = (round % 3) as usize;
+        pair.run_until(ms(5_000 * (round + 1)));
+        pair.begin_outage_of(dying, &BOTH, Outage::Drop);
+        pair.run_until(ms(5_000 * (round + 1) + 3_000));
+        pair.end_outage_of(dying);
+    }
+    pair.run_until(ms(66_000));
+    assert_exactly_once(&pair);
+    let mut latencies = pair.latencies(Side::Air, Duration::ZERO);
+    latencies.sort();
+    let shown = pair.frames.len();
+    eprintln!("p99 {:?} max {:?}, {shown} frames", quantile(&latencies, 0.99), quantile(&latencies, 1.0));
+    assert!(quantile(&latencies, 1.0) < ms(150), "{:?}", quantile(&latencies, 1.0));
+    assert!(shown > 1_600, "{shown} of 1785");
+}
+
+#[test]
+fn a_satellite_beside_a_network_of_20_ms_is_there_when_that_is_gone() {
+    let mut pair = over(7, &normal(&[path(2, 300, 0.0), path(8, 10, 0.0)]));
+    pair.connect();
+    pair.run_until(ms(3_000));
+    for from in BOTH {
+        pair.add_source(Source::Commands { from, every: ms(50) }, ms(20_000));
+        pair.add_source(Source::Parameters { every: ms(50) }, ms(20_000));
+    }
+    pair.run_until(ms(10_000));
+    let stats = pair.stats(Side::Air);
+    assert_eq!(stats.bearers.iter().map(|bearer| bearer.carries).collect::<Vec<_>>(), [[false; 2], [true; 2]]);
+    assert_eq!(stats.bearers[0].counters.control_won, 0);
+    pair.begin_outage_of(1, &BOTH, Outage::Drop);
+    pair.run_until(ms(15_000));
+    assert_eq!(pair.stats(Side::Air).bearers[0].carries, [true; 2]);
+    pair.end_outage_of(1);
+    pair.run_until(ms(23_000));
+    assert_exactly_once(&pair);
+    let mut latencies = pair.latencies(Side::Air, Duration::ZERO);
+    latencies.sort();
+    assert!(quantile(&latencies, 0.4) < ms(12), "{:?}", quantile(&latencies, 0.4));
+    assert!(quantile(&latencies, 1.0) < ms(320), "{:?}", quantile(&latencies, 1.0));
+    assert_eq!(pair.stats(Side::Air).bearers[1].carries, [true; 2], "back on the faster one");
+}
+
+#[test]
+fn what_costs_is_used_for_control_only_until_the_others_fail() {
+    for usage in [Usage::Backup, Usage::Metered] {
+        let mut pair = over(9, &[(path(2, 60, 0.0), Usage::Normal), (path(8, 20, 0.0), usage)]);
+        pair.connect();
+        pair.run_until(ms(1_000));
+        pair.add_source(Source::Video { rate: Bitrate::kbps(800), packet: 1200 }, ms(30_000));
+        for from in BOTH {
+            pair.add_source(Source::Commands { from, every: ms(50) }, ms(28_000));
+        }
+        pair.run_until(ms(10_000));
+        let stats = pair.stats(Side::Air);
+        assert_eq!(stats.bearers[1].usage, usage);
+        assert_eq!(pair.stats(Side::Ground).bearers[1].usage, usage, "the other side is told");
+        assert_eq!(won(&stats)[0], 0, "commands come by the faster one");
+        let before = pair.paths_of(1).0.output.bytes;
+        assert!(before < 300_000, "{before} bytes by the one that costs");
+        pair.begin_outage_of(0, &BOTH, Outage::Drop);
+        pair.run_until(ms(20_000));
+        assert!(pair.paths_of(1).0.output.bytes - before > 600_000, "video goes by it when there is no other");
+        pair.end_outage_of(0);
+        pair.run_until(ms(32_000));
+        let video = pair.stats(Side::Air).video;
+        assert_eq!(video, 0, "and back");
+        assert_exactly_once(&pair);
+    }
+}
+
+#[test]
+fn bulk_takes_what_is_left_of_all() {
+    let mut pair = over(11, &normal(&[path(10, 20, 0.0); 2]));
+    pair.connect();
+    pair.run_until(ms(1_000));
+    pair.add_source(Source::Commands { from: Side::Ground, every: ms(100) }, ms(20_000));
+    let (mut got, mut from) = (0, 0);
+    for step in 0..1_900 {
+        pair.run_until(ms(1_000 + step * 10));
+        while pair.write_bulk(&[0x5a; 16_384]) == 16_384 {}
+        while let Some(bytes) = pair.read_bulk(Side::Ground, 65_536) {
+            assert!(bytes.iter().all(|byte| *byte == 0x5a));
+            got += bytes.len();
+        }
+        if step == 400 {
+            from = got;
+        }
+    }
+    let mbps = (got - from) as f64 * 8.0 / 15e6;
+    let stats = pair.stats(Side::Air);
+    let sent: u64 = stats.bearers.iter().map(|bearer| bearer.counters.bytes_out).sum();
+    let cost = stats.counters.redundant_bytes as f64 / sent as f64;
+    eprintln!("{mbps:.2} Mbit/s of 20; replication {:.2} %", cost * 100.0);
+    assert!(mbps > 17.0, "{mbps}");
+    assert!(cost <= 0.02);
+    pair.run_until(ms(22_000));
+    assert_exactly_once(&pair);
+}
+
+#[test]
+fn bearers_that_share_an_address_and_a_restart_of_either_side() {
+    for restarted in BOTH {
+        let mut pair = over(13, &normal(&[path(10, 20, 0.05), path(10, 40, 0.05), path(10, 30, 0.05)]));
+        pair.share_address(0, 1);
+        pair.connect();
+        pair.run_until(ms(1_000));
+        for from in BOTH {
+            pair.add_source(Source::Commands { from, every: ms(50) }, ms(8_000));
+        }
+        pair.run_until(ms(3_990));
+        pair.restart(restarted);
+        pair.run_until(ms(12_000));
+        // What the process that died had not sent on is gone with it.
+        let lost = 2 * pair.commands_sent(Side::Air) - pair.deliveries.len();
+        assert!(lost <= 8, "{lost}");
+        let mut seen: Vec<_> = pair.deliveries.iter().map(|delivery| (delivery.to as u8, delivery.index)).collect();
+        seen.sort_unstable();
+        let count = seen.len();
+        seen.dedup();
+        assert_eq!(seen.len(), count, "once, also over a restart");
+        let stats = pair.stats(Side::Ground);
+        assert!(stats.bearers.iter().all(|bearer| bearer.state == LinkState::Up), "{:?}", pair.disconnects);
+    }
+}
+
+#[test]
+fn bearers_come_and_go_while_the_session_runs() {
+    let mut pair = over(15, &normal(&[path(10, 20, 0.0)]));
+    pair.connect();
+    pair.run_until(ms(1_000));
+    for from in BOTH {
+        pair.add_source(Source::Commands { from, every: ms(20) }, ms(8_000));
+    }
+    pair.run_until(ms(2_000));
+    assert_eq!(pair.stats(Side::Ground).bearers.len(), 1, "nobody has heard of the other yet");
+    let other = path(10, 40, 0.0);
+    assert_eq!(pair.add_bearer(other, other, Usage::Normal), BearerId::new(1));
+    pair.run_until(ms(4_000));
+    assert_eq!(pair.stats(Side::Ground).bearers.len(), 2);
+    pair.remove_bearer(BearerId::FIRST);
+    pair.run_until(ms(6_000));
+    assert_eq!(pair.stats(Side::Air).bearers.len(), 1);
+    assert_eq!(pair.stats(Side::Air).state, LinkState::Up);
+    pair.run_until(ms(9_000));
+    assert_exactly_once(&pair);
+    assert!(pair.reroutes.iter().any(|(_, side, class, _)| (*side, *class) == (Side::Ground, Class::Telemetry)));
+}
+
+/// Each bearer is there for half of each tenth of a second, at random.
+#[test]
+fn sixteen_bearers_flapping_at_10_hz_for_an_hour() {
+    let paths: Vec<_> = (0..16).map(|n| path(2, 10 + n * 5, 0.02)).collect();
+    let mut pair = over(17, &normal(&paths));
+    pair.connect();
+    pair.run_until(ms(1_000));
+    for from in BOTH {
+        pair.add_source(Source::Commands { from, every: ms(500) }, ms(3_590_000));
+    }
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut most = 0;
+    for tick in 0..36_000u64 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        for bearer in 0..16 {
+            match state >> (bearer * 4) & 1 {
+                0 => pair.begin_outage_of(bearer, &BOTH, Outage::Drop),
+                _ => pair.end_outage_of(bearer),
+            }
+        }
+        pair.run_until(ms(1_000 + tick * 100));
+        if tick % 600 == 0 {
+            most = most.max(pair.stats(Side::Air).unacknowledged);
+        }
+    }
+    (0..16).for_each(|bearer| pair.end_outage_of(bearer));
+    pair.run_until(ms(3_620_000));
+    assert_exactly_once(&pair);
+    let mut latencies = pair.latencies(Side::Air, Duration::ZERO);
+    latencies.sort();
+    eprintln!("p99 {:?} max {:?}", quantile(&latencies, 0.99), quantile(&latencies, 1.0));
+    assert!(most <= 64, "{most} unacknowledged");
+    let stats = pair.stats(Side::Ground);
+    assert!(stats.bearers.len() == 16 && stats.bearers.iter().all(|bearer| bearer.state == LinkState::Up));
+}
