@@ -7,6 +7,7 @@ use aquila_lab::plan::Time;
 use aquila_lab::quality::bench::Sizes;
 use aquila_lab::quality::codec::Engine;
 use aquila_lab::quality::content::Content;
+use aquila_net::bearer::BearerSpec;
 use aquila_net::encoder::EncoderSpec;
 use aquila_net::mavlink::{EndpointSpec, KINDS};
 use aquila_net::modem::ModemSpec;
@@ -83,9 +84,13 @@ pub struct LinkArgs {
     /// Connect to the other side; the port is 9400 if none is given [link.connect]
     #[arg(long, value_name = "HOST[:PORT]", help_heading = "Link")]
     pub connect: Option<Remote>,
-    /// Send the link's packets through this network interface only [link.bind_interface]
-    #[arg(long, value_name = "NAME", help_heading = "Link")]
+    /// Listen on this network interface only [link.bind_interface]
+    #[arg(long, value_name = "NAME", conflicts_with = "bearer", help_heading = "Link")]
     pub bind_interface: Option<String>,
+    /// A way to the other side: an interface, an address of ours, or @HOST:PORT, and perhaps ,backup or ,metered; given several
+    /// times, commands are replicated and the first copy wins [link.bearers]
+    #[arg(long, value_name = "BEARER", help_heading = "Link")]
+    pub bearer: Vec<BearerSpec>,
     /// Bytes of UDP payload in a packet, 1200 to 1472; 1200 passes every overlay [link.mtu]
     #[arg(long, value_name = "BYTES", help_heading = "Link")]
     pub mtu: Option<Mtu>,
@@ -483,6 +488,7 @@ impl LinkArgs {
         set(&mut file.link.listen, self.listen.map(Text));
         set(&mut file.link.connect, self.connect.map(Text));
         set(&mut file.link.bind_interface, self.bind_interface);
+        set(&mut file.link.bearers, list(self.bearer.into_iter().map(Text).collect()));
         set(&mut file.link.mtu, self.mtu);
         set(&mut file.link.modem, self.modem.map(Text));
         set(&mut file.link.state, self.state);

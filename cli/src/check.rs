@@ -1,10 +1,13 @@
 //! `aquila check`: says what a configuration file means, or what is wrong with it.
 
 use std::io::{self, Write};
+use std::path::Path;
 
+use aquila_net::bearer::Source;
 use aquila_net::mavlink::EndpointSpec;
 use aquila_proto::mavlink::Treatment;
 use aquila_proto::mavlink::treatment::message_named;
+use aquila_proto::replication::Reliability;
 use aquila_proto::session::Side;
 
 use crate::args::CheckArgs;
@@ -52,6 +55,15 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
         Role::Listen(address) => writeln!(out, "  link       listens at {address}{interface}")?,
         Role::Connect(remote) => writeln!(out, "  link       connects to {remote}{interface}")?,
     }
+    for (bearer, number) in link.bearers.iter().zip(0..) {
+        let name = bearer.name();
+        writeln!(out, "  bearer {number}   {bearer}, called {name}")?;
+        if let Source::Interface(interface) = &bearer.source
+            && !Path::new("/sys/class/net").join(interface).exists()
+        {
+            writeln!(out, "  warning    there is no interface {interface} now; it will be waited for")?;
+        }
+    }
     writeln!(out, "  packets    {} bytes of UDP payload at most", link.mtu)?;
     writeln!(out, "  state      {}", link.state.display())?;
     for endpoint in &settings.endpoints {
@@ -74,6 +86,17 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
         "  control    commands are kept for {:?}, setpoints for {:?}, heartbeats for {:?}",
         control.command_age, control.setpoint_age, control.liveness_age,
     )?;
+    let classes: Vec<_> = settings.replicated.iter().map(|class| class.name()).collect();
+    let Reliability { failure, deadline, budget } = settings.reliability;
+    match classes.is_empty() {
+        true => writeln!(out, "  copies     nothing is replicated")?,
+        false => writeln!(
+            out,
+            "  copies     of {}: fails within {deadline:?} by a chance of {failure:e}, for {} kbit/s at most",
+            classes.join(" and "),
+            budget.0 / 1000,
+        )?,
+    }
     writeln!(out, "  congestion {}", settings.congestion.name())?;
     for (flow, spec) in &settings.video.inputs {
         let queue = &settings.video.queues[usize::from(flow.number())];

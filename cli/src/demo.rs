@@ -84,7 +84,7 @@ async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
     }
     let mut ticks = tokio::time::interval(REDRAW);
     let mut logged = began;
-    let termination = termination()?;
+    let termination = termination(true)?;
     tokio::pin!(termination);
     while Instant::now() < ends {
         tokio::select! {
@@ -125,6 +125,10 @@ fn describe(side: Side, event: &NodeEvent) -> String {
         NodeEvent::Connected(remote, resumed) => {
             format!("{side}: connected to {remote}{}", if *resumed { " by 0-RTT" } else { "" })
         }
+        NodeEvent::BearerState(bearer, state, silence) => {
+            format!("{side}: {bearer} {} after {} ms of silence", state.name(), silence.as_millis())
+        }
+        NodeEvent::Rerouted(class, bearer) => format!("{side}: {} goes by {bearer}", class.name()),
         NodeEvent::Disconnected(reason) => format!("{side}: disconnected: {reason}"),
         NodeEvent::PeerMoved(from, to) => format!("{side}: the other side moved from {from} to {to}"),
     }

@@ -1,29 +1,37 @@
 //! `aquila air` and `aquila ground`.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
+use std::task::Poll;
 
 use anyhow::Context;
+use aquila_net::bearer::BearerSpec;
 use aquila_net::node::{Node, NodeConfig, Role};
 use aquila_proto::identity::Identity;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use crate::config::{self, Settings};
 
-/// Runs one side until SIGTERM, SIGINT or SIGHUP.
-pub fn run(settings: Settings, identity: Identity) -> anyhow::Result<()> {
+/// Runs one side until SIGTERM or SIGINT. With SIGHUP `reload` is asked for the bearers that there are to be; without it, or at a
+/// terminal that is closed, that ends it as well.
+pub fn run(settings: Settings, identity: Identity, reload: Option<Reload>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(async {
         let (side, fingerprint) = (settings.side.name(), identity.public().fingerprint());
         let peer = settings.peer.fingerprint();
         // Before anything is opened, so that being asked to end while starting is heard.
-        let termination = termination()?;
+        let reload = reload.filter(|_| !std::io::stdin().is_terminal());
+        let termination = termination(reload.is_none())?;
         let camera = settings.video.camera.clone();
-        #[cfg_attr(not(feature = "gstreamer"), expect(unused_mut, reason = "only a camera changes it"))]
         let mut node = Node::start(node_config(settings, identity)).await?;
         #[cfg(feature = "gstreamer")]
         let _filming = camera.map(|camera| film(&mut node, &camera)).transpose()?;
         #[cfg(not(feature = "gstreamer"))]
         drop(camera);
+        if let Some(reload) = reload {
+            node.set_wanted(reloads(reload)?);
+        }
         let listening = node.local_addr().map(|address| address.to_string());
         let status = node.status_addr().map(|address| format!("http://{address}/"));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), side, fingerprint, peer, listening, status, "started");
@@ -47,21 +55,40 @@ fn film(node: &mut Node, setup: &aquila_net::camera::CameraSetup) -> anyhow::Res
     Ok(camera)
 }
 
-/// Completes when the process is asked to end.
-pub fn termination() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
-        .into_iter()
-        .map(signal)
-        .collect::<Result<Vec<_>, _>>()
-        .context("cannot listen for signals")?;
-    Ok(async move {
-        let [terminate, interrupt, hangup] = &mut signals[..] else { unreachable!("three were made") };
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+/// Reads the bearers anew.
+pub type Reload = Box<dyn Fn() -> anyhow::Result<Vec<BearerSpec>> + Send>;
+
+/// Bearers at each SIGHUP.
+fn reloads(reload: Reload) -> anyhow::Result<mpsc::Receiver<Vec<BearerSpec>>> {
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
+    let (wanted, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            match reload() {
+                Ok(bearers) => {
+                    if wanted.send(bearers).await.is_err() {
+                        break;
+                    }
+                }
+                Err(error) => tracing::warn!("SIGHUP: the bearers stay as they are: {error:#}"),
+            }
         }
-    })
+    });
+    Ok(receiver)
+}
+
+/// Completes when the process is asked to end; `hangup`: SIGHUP asks for that, too.
+pub fn termination(hangup: bool) -> anyhow::Result<impl Future<Output = ()>> {
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let kinds = &kinds[..if hangup { 3 } else { 2 }];
+    let signals = kinds.iter().map(|kind| signal(*kind)).collect::<Result<Vec<_>, _>>();
+    let mut signals = signals.context("cannot listen for signals")?;
+    Ok(std::future::poll_fn(move |context| {
+        match signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }))
 }
 
 fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
@@ -75,6 +102,9 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         peer: settings.peer,
         role,
         bind_interface: settings.link.bind_interface,
+        bearers: settings.link.bearers,
+        reliability: settings.reliability,
+        replicated: settings.replicated,
         mtu: settings.link.mtu,
         heartbeat: settings.link.heartbeat,
         stalled_after: settings.link.stalled_after,

@@ -13,6 +13,7 @@ mod plan;
 mod testing;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -83,9 +84,15 @@ fn run(command: Command, out: &mut Vec<u8>) -> Result<(), Failure> {
 }
 
 fn start(side: Side, args: LinkArgs) -> Result<(), Failure> {
+    let reload = args.config.clone().map(reload);
     let (settings, identity) = prepare(side, args).map_err(Failure::Config)?;
     start_log(&settings.log);
-    link::run(settings, identity).map_err(Failure::Runtime)
+    link::run(settings, identity, reload).map_err(Failure::Runtime)
+}
+
+/// Reads the bearers of a configuration file anew.
+fn reload(path: PathBuf) -> link::Reload {
+    Box::new(move || Ok(config::bearers(&config::load(&path)?.link)?))
 }
 
 /// Reads configuration and key, so that what is wrong with them is said before anything starts.

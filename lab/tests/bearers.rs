@@ -186,8 +186,7 @@ fn a_bearer_that_delivers_only_one_direction_is_used_in_that_one() {
 
 #[test]
 fn three_bearers_of_which_one_dies_every_five_seconds() {
-    let mut pair =
-        over(5, &normal(&[path(4, 20, 0.01), path(4, 35, 0.01), path(4, 50, 0.01)]));
+    let mut pair = over(5, &normal(&[path(4, 20, 0.01), path(4, 35, 0.01), path(4, 50, 0.01)]));
     pair.connect();
     pair.run_until(ms(500));
     pair.add_source(Source::Video { rate: Bitrate::mbps(1), packet: 1200 }, ms(60_000));

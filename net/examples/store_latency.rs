@@ -47,7 +47,7 @@ fn measure(state: &Path, volatile: Option<&Path>) {
     for round in 0..ROUNDS {
         timed(&mut replay, || store.save_replay(&[7; 1124]));
         if round % 10 == 0 {
-            timed(&mut resumption, || store.save_resumption(&[8; 2000]));
+            timed(&mut resumption, || store.save_resumption(aquila_proto::BearerId::FIRST, &[8; 2000]));
         }
         if round % 25 == 0 {
             for n in 0..8 {

@@ -134,6 +134,7 @@ pub struct Node {
     snapshots: Snapshots,
     published: watch::Sender<StatusSnapshot>,
     camera: Option<mpsc::Sender<CameraRequest>>,
+    wanted: Option<mpsc::Receiver<Vec<BearerSpec>>>,
     gate: FrameGate,
     questions: mpsc::Receiver<gate::Question>,
     events: Option<mpsc::Sender<NodeEvent>>,
@@ -208,6 +209,7 @@ impl Node {
             snapshots: Snapshots::new(&config, started),
             published,
             camera: config.encoder.as_ref().map(encoder::serve),
+            wanted: None,
             gate,
             questions,
             events: None,
@@ -248,6 +250,12 @@ impl Node {
         self.camera = Some(requests);
     }
 
+    /// Lists of the bearers that there are to be from now on, if this side connects: others are added and taken away as these
+    /// say.
+    pub fn set_wanted(&mut self, wanted: mpsc::Receiver<Vec<BearerSpec>>) {
+        self.wanted = Some(wanted);
+    }
+
     /// For encoders that ask before each frame.
     pub fn frame_gate(&self) -> FrameGate {
         self.gate.clone()
@@ -277,6 +285,7 @@ impl Node {
                 Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
                 (lane, radio) = self.lanes.modems.heard() => self.on_radio(lane, &radio),
                 change = from(&mut self.network) => self.on_network_change(change),
+                wanted = from(&mut self.wanted) => self.on_wanted(&wanted),
                 (lane, address) = self.lanes.diallers.resolved() => self.on_address(lane, address),
                 () = tokio::time::sleep_until(timer.into()) => {}
             }
@@ -394,6 +403,37 @@ impl Node {
             if lane.is_concerned(&change) {
                 lane.changes.on_change(now, change.what, refused);
             }
+        }
+    }
+
+    /// Bearers are to come and go.
+    fn on_wanted(&mut self, wanted: &[BearerSpec]) {
+        let Role::Connect(remote) = self.config.role.clone() else { return };
+        let default = [BearerSpec::default()];
+        let wanted = if wanted.is_empty() { &default[..] } else { wanted };
+        let now = Instant::now();
+        let there: Vec<_> = self.lanes.iter().filter_map(|lane| Some((lane.bearer?, lane.spec.clone()))).collect();
+        let missing = wanted.iter().filter(|spec| !there.iter().any(|(_, own)| own == *spec));
+        // The new ones first: the last bearer is never taken away.
+        for spec in missing {
+            match self.session.add_bearer(now, lane::described(spec, None)) {
+                Ok(Some(bearer)) => {
+                    tracing::info!(bearer = spec.name(), "bearer added");
+                    self.lanes.connect(bearer, spec.clone(), &remote);
+                    self.names.insert(bearer, spec.name());
+                }
+                Ok(None) => tracing::warn!(bearer = spec.name(), "bearer not added: there are too many"),
+                Err(error) => tracing::warn!(%error, bearer = spec.name(), "bearer not added"),
+            }
+            self.drain(now);
+        }
+        for (bearer, spec) in there.into_iter().filter(|(_, own)| !wanted.contains(own)) {
+            tracing::info!(bearer = spec.name(), "bearer removed");
+            self.session.remove_bearer(now, bearer);
+            // Its goodbye leaves with this.
+            self.drain(now);
+            self.lanes.remove(bearer);
+            self.names.remove(&bearer);
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use aquila_net::bearer::BearerSpec;
 use aquila_net::encoder::{EncoderKind, EncoderSpec, Rung};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
@@ -13,7 +14,7 @@ use aquila_proto::identity::PublicKey;
 use serde::Deserialize;
 
 use super::congestion::Congestion;
-use super::units::{Bytes, Count, Mtu, Remote, Speed, Text, Time};
+use super::units::{Bytes, Chance, Count, Mtu, Remote, Speed, Text, Time};
 
 /// A whole configuration file. The fields are its sections and keys, where they are explained.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -24,6 +25,7 @@ pub struct File {
     pub mavlink: Mavlink,
     pub video: Video,
     pub control: Control,
+    pub replication: Replication,
     pub congestion: Congestion,
     pub status: Status,
     pub log: Log,
@@ -42,6 +44,7 @@ pub struct Link {
     pub listen: Option<Text<SocketAddr>>,
     pub connect: Option<Text<Remote>>,
     pub bind_interface: Option<String>,
+    pub bearers: Option<Vec<Text<BearerSpec>>>,
     pub mtu: Option<Mtu>,
     pub modem: Option<Text<ModemSpec>>,
     pub heartbeat: Option<Time<20, 5_000>>,
@@ -98,6 +101,23 @@ pub struct Control {
     pub command_age: Option<Time<100, 120_000>>,
     pub setpoint_age: Option<Time<50, 2_000>>,
     pub liveness_age: Option<Time<100, 5_000>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Replication {
+    pub classes: Option<Vec<Replicated>>,
+    pub failure: Option<Chance>,
+    pub deadline: Option<Time<0, 10_000>>,
+    pub budget: Option<Speed<0, 100_000_000>>,
+}
+
+/// A class that can be replicated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Replicated {
+    Control,
+    Telemetry,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use congestion::ControllerName;
 pub use file::File;
-pub use settings::{Environment, Invalid, Role, Settings, key_file};
+pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
 pub use units::{Mtu, Remote, Text};
 
 /// Why a configuration file cannot be used.

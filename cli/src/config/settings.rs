@@ -6,22 +6,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aquila_net::bearer::{BearerSpec, is_interface_name};
 use aquila_net::camera::CameraSetup;
 use aquila_net::encoder::{EncoderSetup, EncoderSpec, Ladder, LadderError, Rung};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
 use aquila_net::status::Exposure;
 use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
-use aquila_proto::Class;
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::PublicKey;
 use aquila_proto::mavlink::treatment::{Delivery, Policy, Treatment as Travels, UnknownMessage};
+use aquila_proto::replication::Reliability;
 use aquila_proto::sched::outbox::OutboxLimits;
 use aquila_proto::session::Side;
 use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
+use aquila_proto::{BearerId, Class};
 use tracing_subscriber::EnvFilter;
 
-use super::file::{self, File, Treatment};
+use super::file::{self, File, Replicated, Treatment};
 use super::units::{DEFAULT_PORT, Mtu, Remote, Speed, Text};
 
 /// Everything that one side needs to know.
@@ -47,6 +49,10 @@ pub struct Settings {
     pub video: VideoSettings,
     /// Bounds and lifetimes of control messages.
     pub control: OutboxLimits,
+    /// How sure a control message is to arrive, and what may be spent on copies.
+    pub reliability: Reliability,
+    /// Which classes are replicated over several bearers.
+    pub replicated: Vec<Class>,
     /// What holds video and bulk back.
     pub congestion: CongestionConfig,
     /// Where the status page is served, and to whom.
@@ -60,8 +66,10 @@ pub struct Settings {
 pub struct LinkSettings {
     /// Who calls whom.
     pub role: Role,
-    /// Interface that all packets of the link leave by.
+    /// Interface that packets leave by if we listen.
     pub bind_interface: Option<String>,
+    /// Bearers if we connect.
+    pub bearers: Vec<BearerSpec>,
     /// Bytes of UDP payload in a packet.
     pub mtu: u16,
     /// The modem that is asked how it hears the network.
@@ -139,6 +147,23 @@ pub enum Invalid {
     /// An interface name that Linux cannot have.
     #[error("[link] bind_interface '{0}' is not an interface name: they have 1 to 15 characters, see `ip link`")]
     Interface(String),
+    /// Bearers of a side that does not call.
+    #[error(
+        "[link] bearers belong to the side that connects; this one listens, and takes them as they come. For one interface only          write bind_interface"
+    )]
+    BearersListen,
+    /// The interface of a side that connects.
+    #[error("[link] bind_interface is for a side that listens: write bearers = [\"{0}\"]")]
+    BindConnect(String),
+    /// A bearer twice.
+    #[error("[link] two bearers are called {0}: give them names, such as \"{0},name=other\"")]
+    BearerTwice(String),
+    /// Too many bearers.
+    #[error("[link] has more than {count} bearers", count = BearerId::COUNT)]
+    TooManyBearers,
+    /// A modem of several bearers.
+    #[error("[link] modem: of which bearer? Write it there, as in \"wwan0,modem={0}\"")]
+    ModemOfWhich(String),
     /// Times out of order.
     #[error(
         "[link] heartbeat ({0:?}), stalled_after ({1:?}) and lost_after ({2:?}) must grow in this order, or the link would \
@@ -219,6 +244,8 @@ impl Settings {
             policy: policy(&file.mavlink.overrides)?,
             video: video(file.video, side)?,
             control: control(&file.control),
+            reliability: reliability(&file.replication),
+            replicated: replicated(&file.replication),
             congestion: file.congestion.resolve(),
             status: file.status.listen.map(|Text(address)| {
                 let anyone = file.status.allow_remote.unwrap_or(false);
@@ -259,6 +286,7 @@ fn link(
     volatile: Option<PathBuf>,
     side: Side,
 ) -> Result<LinkSettings, Invalid> {
+    let bearers = bearers(&link)?;
     let role = match (link.listen, link.connect) {
         (Some(_), Some(_)) => return Err(Invalid::BothRoles),
         (Some(Text(address)), None) if address.port() == 0 => return Err(Invalid::NoPort),
@@ -268,10 +296,15 @@ fn link(
         (None, None) => return Err(Invalid::NoRole),
     };
     if let Some(name) = &link.bind_interface {
-        let allowed = |c: char| c.is_ascii_graphic() && c != '/';
-        if !(1..=15).contains(&name.len()) || !name.chars().all(allowed) {
+        if !is_interface_name(name) {
             return Err(Invalid::Interface(name.clone()));
         }
+        if matches!(role, Role::Connect(_)) {
+            return Err(Invalid::BindConnect(name.clone()));
+        }
+    }
+    if !bearers.is_empty() && matches!(role, Role::Listen(_)) {
+        return Err(Invalid::BearersListen);
     }
     let heartbeat = link.heartbeat.map_or(DEFAULT_HEARTBEAT, |time| time.get());
     let stalled_after = link.stalled_after.map_or(DEFAULT_STALLED_AFTER, |time| time.get());
@@ -282,6 +315,7 @@ fn link(
     Ok(LinkSettings {
         role,
         bind_interface: link.bind_interface,
+        bearers,
         mtu: link.mtu.unwrap_or(Mtu::DEFAULT).get(),
         modem: link.modem.map(|Text(modem)| modem),
         heartbeat,
@@ -290,6 +324,26 @@ fn link(
         state: state.ok_or(Invalid::NoState)?,
         volatile,
     })
+}
+
+/// The bearers that a side which connects is to have.
+///
+/// # Errors
+/// If there are too many, two have one name, or it is not clear whose the modem is.
+pub fn bearers(link: &file::Link) -> Result<Vec<BearerSpec>, Invalid> {
+    let given = link.bearers.iter().flatten();
+    let bearers: Vec<BearerSpec> = given.map(|Text(bearer)| bearer.clone()).collect();
+    if bearers.len() > BearerId::COUNT {
+        return Err(Invalid::TooManyBearers);
+    }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = bearers.iter().map(BearerSpec::name).find(|name| !names.insert(name.clone())) {
+        return Err(Invalid::BearerTwice(twice));
+    }
+    match &link.modem {
+        Some(Text(modem)) if bearers.len() > 1 => Err(Invalid::ModemOfWhich(modem.to_string())),
+        _ => Ok(bearers),
+    }
 }
 
 fn endpoints(given: Option<Vec<EndpointSpec>>, side: Side) -> Result<Vec<EndpointSpec>, Invalid> {
@@ -403,6 +457,23 @@ fn control(control: &file::Control) -> OutboxLimits {
         liveness_age: control.liveness_age.map_or(defaults.liveness_age, |time| time.get()),
         ..defaults
     }
+}
+
+fn reliability(replication: &file::Replication) -> Reliability {
+    let defaults = Reliability::default();
+    Reliability {
+        failure: replication.failure.map_or(defaults.failure, |chance| chance.get()),
+        deadline: replication.deadline.map_or(defaults.deadline, |time| time.get()),
+        budget: replication.budget.map_or(defaults.budget, Speed::get),
+    }
+}
+
+fn replicated(replication: &file::Replication) -> Vec<Class> {
+    let class = |replicated: &Replicated| match replicated {
+        Replicated::Control => Class::Control,
+        Replicated::Telemetry => Class::Telemetry,
+    };
+    replication.classes.as_ref().map_or(vec![Class::Control], |classes| classes.iter().map(class).collect())
 }
 
 fn owned_by_us(directory: &Path) -> bool {

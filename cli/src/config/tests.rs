@@ -71,6 +71,10 @@ fn keys_that_contradict_each_other_are_refused_with_what_to_write() {
         ("[link]\nheartbeat = '250ms'", Side::Ground, "must grow"),
         ("[link]\nbind_interface = 'wwan0/1'", Side::Ground, "ip link"),
         ("[link]\nbind_interface = 'sixteen_letters_'", Side::Ground, "1 to 15"),
+        ("[link]\nbind_interface = 'wwan0'", Side::Air, "bearers = [\"wwan0\"]"),
+        ("[link]\nbearers = ['wwan0']", Side::Ground, "the side that connects"),
+        ("[link]\nbearers = ['wwan0', 'wwan0,backup']", Side::Air, "name=other"),
+        ("[link]\nbearers = ['a', 'b']\nmodem = 'mmcli:0'", Side::Air, "of which bearer"),
         ("[mavlink]\nendpoints = ['udpin:0.0.0.0:1', 'udpin:0.0.0.0:1']", Side::Air, "twice"),
         ("[mavlink.overrides]\nNO_SUCH_MESSAGE = 'state'", Side::Air, "NO_SUCH_MESSAGE"),
         ("[video]\ninputs = [':1', ':1']", Side::Air, "port of its own"),
@@ -104,6 +108,32 @@ fn the_range_of_an_encoder_is_as_it_is_configured_and_follows_as_its_kind_does()
     let wanted = EncoderKind::X264.range(Bitrate::kbps(300), Bitrate::mbps(4));
     assert_eq!(given, wanted);
     assert!(wanted.response < 1.0);
+}
+
+#[test]
+fn replication_is_as_it_is_configured() {
+    let text =
+        "[replication]\nclasses = ['control', 'telemetry']\nfailure = 1e-9\ndeadline = '250ms'\nbudget = '1Mbit/s'";
+    let settings = resolve(text, Side::Air).unwrap();
+    assert_eq!(settings.replicated, [Class::Control, Class::Telemetry]);
+    let wanted = aquila_proto::replication::Reliability {
+        failure: 1e-9,
+        deadline: std::time::Duration::from_millis(250),
+        budget: Bitrate::mbps(1),
+    };
+    assert_eq!(settings.reliability, wanted);
+    for (text, hint) in [
+        ("[replication]\nclasses = ['video']", "`control`"),
+        ("[replication]\nfailure = 0.0", "above 0"),
+        ("[replication]\nfailure = 1.0", "below 1"),
+        ("[link]\nbearers = ['eth0,cheap']", "backup"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(hint), "{text}: {error}");
+    }
+    let many: Vec<_> = (0..17).map(|n| format!("'eth{n}'")).collect();
+    let error = resolve(&format!("[link]\nbearers = [{}]", many.join(", ")), Side::Air).unwrap_err();
+    assert_eq!(error, Invalid::TooManyBearers);
 }
 
 #[test]
@@ -153,13 +183,15 @@ fn the_command_line_goes_before_the_file() {
     let line = format!(
         "aquila air --peer {PEER} --connect host:2 --mtu 1400 --mavlink serial:/dev/x:57600 -m tcpin:127.0.0.1:5 \
          --video-in :7?codec=h265 --video-out 127.0.0.1:8 --status 127.0.0.1:9 --log debug --key /k --state /s \
-         --bind-interface wwan0 --controller scream"
+         --bearer wwan0 --bearer 192.0.2.7@relay:9400,metered,name=sat --controller scream"
     );
     let Command::Air(args) = Cli::parse_from(line.split_whitespace()).command else { panic!("not air") };
     args.override_file(&mut file);
     let settings = Settings::resolve(file, Side::Air, &environment()).unwrap();
     assert_eq!(settings.link.role, Role::Connect("host:2".parse().unwrap()));
-    assert_eq!((settings.link.mtu, settings.link.bind_interface.as_deref()), (1400, Some("wwan0")));
+    assert_eq!((settings.link.mtu, settings.link.bind_interface), (1400, None));
+    let bearers: Vec<_> = settings.link.bearers.iter().map(ToString::to_string).collect();
+    assert_eq!(bearers, ["wwan0", "192.0.2.7@relay:9400,metered,name=sat"]);
     let endpoints: Vec<_> = settings.endpoints.iter().map(ToString::to_string).collect();
     assert_eq!(endpoints, ["serial:/dev/x:57600", "tcpin:127.0.0.1:5"]);
     assert_eq!(settings.video.inputs[0].1.to_string(), "rtp://0.0.0.0:7?codec=h265");
@@ -230,6 +262,7 @@ fn the_sample_says_nothing_but_defaults() {
         ("link", "connect"),
         ("link", "bind_interface"),
         ("link", "modem"),
+        ("link", "bearers"),
         ("link", "state"),
         ("status", "listen"),
         ("video", "camera"),
@@ -267,7 +300,7 @@ fn the_sample_has_every_key() {
     }
     let sample = sample_keys();
     let sections = expected("[no_such_section]");
-    assert_eq!(sections.len(), 8);
+    assert_eq!(sections.len(), 9);
     for section in sections {
         for key in expected(&format!("[{section}]\nno_such_key = 1")) {
             let inner = format!("{section}.{key}");

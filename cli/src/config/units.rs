@@ -33,6 +33,10 @@ pub struct Ratio<const MIN: u64, const MAX: u64>(f64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Speed<const MIN: u64, const MAX: u64>(Bitrate);
 
+/// A chance, above 0 and below 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chance(f64);
+
 /// Bytes of UDP payload in a packet of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mtu(u16);
@@ -71,6 +75,13 @@ impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
 }
 
 impl<const MIN: u64, const MAX: u64> Ratio<MIN, MAX> {
+    /// The number.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl Chance {
     /// The number.
     pub const fn get(self) -> f64 {
         self.0
@@ -268,6 +279,18 @@ macro_rules! deserialize_from_text {
 deserialize_from_text!(Time);
 deserialize_from_text!(Bytes);
 deserialize_from_text!(Speed);
+
+impl<'de> Deserialize<'de> for Chance {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let chance = f64::deserialize(deserializer)?;
+        match chance > 0.0 && chance < 1.0 {
+            true => Ok(Self(chance)),
+            false => Err(D::Error::custom(format!(
+                "{chance} is no chance: write a number above 0 and below 1, such as 1e-6"
+            ))),
+        }
+    }
+}
 
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Ratio<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -239,10 +240,13 @@ impl Sockets {
 impl Diallers {
     /// Waits for an address that a lane is to connect to; gives its index.
     pub async fn resolved(&mut self) -> (usize, Option<SocketAddr>) {
-        let busy = self.0.iter_mut().enumerate().filter(|(_, dialler)| dialler.is_busy());
-        let resolved = busy.map(|(index, dialler)| Box::pin(async move { (index, dialler.resolved().await) }));
-        let mut resolved = resolved.peekable();
-        if resolved.peek().is_none() {
+        let mut resolved: Vec<Pin<Box<dyn Future<Output = (usize, Option<SocketAddr>)> + Send + '_>>> = Vec::new();
+        for (index, dialler) in self.0.iter_mut().enumerate() {
+            if dialler.is_busy() {
+                resolved.push(Box::pin(async move { (index, dialler.resolved().await) }));
+            }
+        }
+        if resolved.is_empty() {
             return std::future::pending().await;
         }
         select_all(resolved).await.0

@@ -29,7 +29,7 @@ async fn every_family_reaches_a_socket_that_takes_both() {
     let (mut server, port) = listen("[::]:0");
     for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
         let address = address.parse().unwrap();
-        let mut client = BearerSocket::towards(address, None).unwrap();
+        let mut client = BearerSocket::towards(address, &Source::Any).unwrap();
         client.send(to(address), b"there");
         client.flush();
         let there = receive(&mut server, 1).await.remove(0);
@@ -51,7 +51,7 @@ fn packets(sizes: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
 async fn packets_that_leave_together_arrive_one_by_one_and_in_order() {
     let (mut server, port) = listen("127.0.0.1:0");
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut client = BearerSocket::towards(address, None).unwrap();
+    let mut client = BearerSocket::towards(address, &Source::Any).unwrap();
     let full = [1200; 3 * MAX_SEGMENTS + 5];
     let cases = [&full[..], &[1200, 1200, 700, 1200, 40, 40, 41, 40, 1200, 1201, 1201, 1], &[1], &[1472; 40]];
     for sizes in cases {
@@ -71,7 +71,7 @@ async fn packets_that_leave_together_arrive_one_by_one_and_in_order() {
 async fn packets_for_different_peers_do_not_meet() {
     let ((mut first, first_port), (mut second, second_port)) = (listen("127.0.0.1:0"), listen("127.0.0.1:0"));
     let addresses = [first_port, second_port].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    let mut client = BearerSocket::towards(addresses[0], None).unwrap();
+    let mut client = BearerSocket::towards(addresses[0], &Source::Any).unwrap();
     for n in 0..20u8 {
         client.send(to(addresses[usize::from(n / 3 % 2)]), &[n; 100]);
     }
@@ -85,7 +85,7 @@ async fn packets_for_different_peers_do_not_meet() {
 async fn where_packets_cannot_leave_together_they_leave_one_by_one() {
     let (mut server, port) = listen("127.0.0.1:0");
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut client = BearerSocket::towards(address, None).unwrap();
+    let mut client = BearerSocket::towards(address, &Source::Any).unwrap();
     // More than the kernel takes in one call: it refuses, as it does for a device that cannot do it.
     let sent = packets([9000; 10]);
     for packet in &sent {

@@ -20,14 +20,35 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
     for bearer in &snapshot.bearers {
         writeln!(
             out,
-            "{} {} to {}: {}, last word {} ago, round trip {}, loss {}",
+            "bearer {} {}{} {} to {}: {}, last word {} ago, round trip {}, loss {}{}",
+            bearer.number,
             bearer.name,
+            if bearer.usage == "normal" { String::new() } else { format!(" ({})", bearer.usage) },
             bearer.local.as_deref().unwrap_or("-"),
             bearer.remote.as_deref().unwrap_or("-"),
             bearer.state,
             ms(bearer.silence_ms),
             ms(bearer.rtt_ms),
             bearer.loss.map_or("-".to_owned(), |loss| format!("{:.1} %", loss * 100.0)),
+            match (bearer.carries_telemetry, bearer.carries_video) {
+                (true, true) => ", carries telemetry and video",
+                (true, false) => ", carries telemetry",
+                (false, true) => ", carries video",
+                (false, false) => "",
+            },
+        )?;
+    }
+    if snapshot.bearers.len() > 1 {
+        let won = snapshot.bearers.iter().map(|bearer| format!("{} {}", bearer.name, bearer.control_won));
+        let replication = &snapshot.replication;
+        writeln!(
+            out,
+            "control that came first by {}; copies sent {}, {} kB, {} of all; {} changes of way",
+            won.collect::<Vec<_>>().join(", by "),
+            replication.copies,
+            replication.redundant_bytes / 1000,
+            replication.share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+            replication.reroutes,
         )?;
     }
     let congestion = &snapshot.congestion;

@@ -27,6 +27,11 @@ fn full() -> StatusSnapshot {
         uptime_s: 12.5,
         peer: PeerStatus { fingerprint: Some("abcd-0123".to_owned()), version: None, address: None },
         bearers: vec![BearerStatus {
+            number: 1,
+            usage: "metered".to_owned(),
+            carries_video: true,
+            control_won: 6,
+            control_late: 5,
             name: "a \"quoted\\name\"\n".to_owned(),
             local: Some("192.0.2.1:49152".to_owned()),
             remote: Some("198.51.100.1:9400".to_owned()),
@@ -38,6 +43,7 @@ fn full() -> StatusSnapshot {
             packets_out: 7,
             ..BearerStatus::default()
         }],
+        replication: ReplicationStatus { copies: 8, redundant_bytes: 900, share: Some(0.015), ..Default::default() },
         classes: PerClass { control: class(1), telemetry: class(2), video: class(3), bulk: class(4) },
         video: VideoStatus {
             frames_in: 30,
@@ -163,7 +169,7 @@ fn metrics_are_well_formed_and_said_once() {
             assert!(samples.insert(series), "twice: {line}");
         }
     }
-    assert!(page.contains(r#"aquila_bearer_loss_ratio{bearer="a \"quoted\\name\"\n"} 0.25"#), "{page}");
+    assert!(page.contains(r#"aquila_bearer_loss_ratio{bearer="1",name="a \"quoted\\name\"\n"} 0.25"#), "{page}");
     assert!(page.contains(r#"aquila_class_latency_seconds{class="control",quantile="0.99"} 0.0035"#));
     assert!(page.contains(r#"aquila_class_dropped_total{class="bulk",reason="full"} 4"#));
     assert!(page.contains("aquila_replayed_total 1\n"));
