@@ -6,12 +6,14 @@
 
 use std::path::Path;
 
+use aquila_proto::Usage;
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::signing::Place;
-use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use aquila_proto::wire::datagram::{BulkPiece, BulkWindow, DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
 use aquila_proto::wire::flow;
 use aquila_proto::wire::message::{Hello, MessageHeader, put_copy};
+use aquila_proto::wire::receipt::Receipt;
 
 fn main() {
     wire();
@@ -58,6 +60,7 @@ fn wire() {
             frames_lost: 1,
             frames_stale: 1,
             picture_age_ms: Some(40),
+            bulk: Some(BulkWindow { stream: 1, limit: 1 << 20 }),
         }
         .put(out);
     });
@@ -77,9 +80,22 @@ fn wire() {
         put_copy(out, &header, b"arm");
         put_copy(out, &setpoint, b"");
     });
+    codec(8, "receipt", &|out| Receipt { epoch: 1001, newest: 70, before: 0b1011 }.put(out));
+    codec(9, "bulk", &|out| {
+        BulkPiece { stream: 257, offset: 1 << 20 }.put(out);
+        out.extend_from_slice(b"piece");
+    });
     codec(7, "hello", &|out| {
         let mut hello = Vec::new();
-        Hello { revision: 1, air: true, version: "0.1.0".into() }.put_on_stream(&mut hello);
+        Hello {
+            revision: 3,
+            air: true,
+            version: "0.1.0".into(),
+            epoch: 1001,
+            usage: Usage::Metered,
+            bearer: "wwan0".into(),
+        }
+        .put_on_stream(&mut hello);
         out.extend_from_slice(&hello[1..]);
     });
 }

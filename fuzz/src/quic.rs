@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use aquila_proto::identity::Identity;
 use aquila_proto::quic::{BearerEvent, MIN_MTU, MemoryTickets, QuicBearer, QuicConfig};
 use aquila_proto::seeded::SeededBytes;
-use aquila_proto::{Output, Session, SessionConfig, Side};
+use aquila_proto::session::Arrival;
+use aquila_proto::{BearerId, Output, Session, SessionConfig, Side};
 use bytes::BytesMut;
 use rustls::quic::{Keys, Version};
 
@@ -29,6 +30,7 @@ pub(crate) fn quic_config(side: Side, listen: bool) -> QuicConfig {
         Side::Ground => (ground, air.public()),
     };
     QuicConfig {
+        bearer: BearerId::FIRST,
         identity: Arc::new(identity),
         peer,
         mtu: MIN_MTU,
@@ -39,8 +41,13 @@ pub(crate) fn quic_config(side: Side, listen: bool) -> QuicConfig {
 }
 
 pub(crate) fn new_bearer(side: Side, listen: bool) -> QuicBearer {
-    let mut random = SeededBytes::new(&[side as u8; 32], "fuzzed bearer");
-    let mut bearer = QuicBearer::new(quic_config(side, listen), &mut random).expect("a valid configuration");
+    new_bearer_of(BearerId::FIRST, side, listen)
+}
+
+pub(crate) fn new_bearer_of(id: BearerId, side: Side, listen: bool) -> QuicBearer {
+    let mut random = SeededBytes::new(&[side as u8 + 2 * id.number(); 32], "fuzzed bearer");
+    let config = QuicConfig { bearer: id, ..quic_config(side, listen) };
+    let mut bearer = QuicBearer::new(config, &mut random).expect("a valid configuration");
     bearer.set_wall_clock(SINCE_1970);
     bearer
 }
@@ -243,22 +250,22 @@ pub fn stored_by_a_real_client() -> (Vec<u8>, Vec<u8>) {
         let mut packets = drain(air, now);
         loop {
             for packet in packets {
-                ground.handle_datagram(now, now, address(AIR), None, None, packet);
+                ground.handle_datagram(now, Arrival::new(now, address(AIR)), packet);
                 packets = drain(ground, now);
                 for packet in std::mem::take(&mut packets) {
-                    air.handle_datagram(now, now, address(GROUND), None, None, packet);
+                    air.handle_datagram(now, Arrival::new(now, address(GROUND)), packet);
                     packets.extend(drain(air, now));
                 }
             }
             replay = ground.replay_snapshot().unwrap_or(std::mem::take(&mut replay));
-            tickets = air.resumption_snapshot().unwrap_or(std::mem::take(&mut tickets));
+            tickets = air.resumption_snapshot().map_or(std::mem::take(&mut tickets), |(_, bytes)| bytes);
             packets = drain(air, now);
             if packets.is_empty() {
                 break;
             }
         }
     };
-    air.connect(now, address(GROUND)).expect("a valid address");
+    air.connect(now, BearerId::FIRST, address(GROUND)).expect("a valid address");
     exchange(&mut air, &mut ground, now);
     for step in 1..40 {
         let now = now + Duration::from_millis(step * 5);
@@ -275,7 +282,7 @@ pub fn stored_by_a_real_client() -> (Vec<u8>, Vec<u8>) {
         exchange(&mut air, &mut ground, now);
         ground.handle_timeout(now);
         for packet in drain(&mut ground, now) {
-            air.handle_datagram(now, now, address(GROUND), None, None, packet);
+            air.handle_datagram(now, Arrival::new(now, address(GROUND)), packet);
             exchange(&mut air, &mut ground, now);
         }
     }
@@ -287,7 +294,7 @@ fn drain(session: &mut Session, now: Instant) -> Vec<BytesMut> {
     let mut packets = Vec::new();
     loop {
         match session.poll_output(now) {
-            Output::Transmit(_, data) => packets.push(BytesMut::from(data)),
+            Output::Transmit(_, _, data) => packets.push(BytesMut::from(data)),
             Output::Event(_) => {}
             Output::Timeout(_) => return packets,
         }

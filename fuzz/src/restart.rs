@@ -6,7 +6,7 @@ use std::time::Duration;
 use aquila_net::store::Store;
 use aquila_proto::identity::Identity;
 use aquila_proto::quic::TicketStore;
-use aquila_proto::{Output, Session, SessionConfig, Side};
+use aquila_proto::{BearerId, Output, Session, SessionConfig, Side};
 
 use crate::input::{Input, epoch};
 use crate::quic::{GROUND, SINCE_1970, address, quic_config};
@@ -31,16 +31,16 @@ fn start(side: Side, replay: Option<&[u8]>, resumption: Option<&[u8]>) {
             }
             false => bytes.to_vec(),
         };
-        let mut quic = quic_config(side, side == Side::Ground);
-        quic.resumption = resumption.map(complete);
+        let quic = quic_config(side, side == Side::Ground);
         let mut config = SessionConfig::new(side, quic, now, SINCE_1970, [3; 32]);
         config.replay = replay.map(complete);
+        config.bearers[0].resumption = resumption.map(complete);
         // Whatever was stored, an end starts, and can connect.
         let mut session = Session::new(config).expect("damaged state is no reason not to start");
         if side == Side::Air {
-            session.connect(now, address(GROUND)).expect("a valid address");
+            session.connect(now, BearerId::FIRST, address(GROUND)).expect("a valid address");
             while !matches!(session.poll_output(now), Output::Timeout(_)) {}
-            let _ = session.resumption_snapshot();
+            while session.resumption_snapshot().is_some() {}
         }
     }
 }
@@ -65,7 +65,7 @@ pub fn store(data: &[u8]) {
         let mut store = Store::open(&scratch.0, &peer).expect("a folder of our own");
         let first = store.next_epoch(SINCE_1970);
         assert!(store.next_epoch(Duration::ZERO) > first || first == u32::MAX);
-        let _ = store.load_resumption();
+        let _ = store.load_resumption(BearerId::FIRST);
         // Whatever was stored, a ticket is given out once.
         let tickets = store.tickets();
         tickets.put(b"new", b"secret");

@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::quic::QuicBearer;
+use aquila_proto::session::{self, BearerConfig};
 use aquila_proto::signing::Place;
-use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use aquila_proto::wire::datagram::{BulkPiece, BulkWindow, DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
 use aquila_proto::wire::message::{Hello, MessageHeader, put_copy};
+use aquila_proto::wire::receipt::Receipt;
 use aquila_proto::wire::{flow, varint::put_varint};
-use aquila_proto::{Class, Event, Output, Session, SessionConfig, Side};
+use aquila_proto::{BearerId, Class, Event, Output, Session, SessionConfig, Side, Usage};
 use bytes::BytesMut;
 
 use crate::input::{Input, epoch};
-use crate::quic::{AIR, GROUND, SINCE_1970, address, new_bearer, quic_config, transmits};
+use crate::quic::{AIR, GROUND, SINCE_1970, address, new_bearer_of, quic_config, transmits};
 
 /// COMMAND_LONG, and where its first parameters are.
 const COMMAND_LONG: MessageId = MessageId(76);
@@ -53,7 +55,9 @@ struct Pair {
     lives: u8,
     replay: Option<Vec<u8>>,
     deadline: Instant,
-    peer: QuicBearer,
+    /// Its other side, on each of two bearers, and the one that it speaks on.
+    peers: [QuicBearer; 2],
+    on: usize,
     /// The other side's address, as the session sees it.
     peer_address: SocketAddr,
     peer_seq: u16,
@@ -78,7 +82,8 @@ impl Pair {
             lives: 0,
             replay: None,
             deadline: now,
-            peer: new_bearer(them, !listens),
+            peers: [0, 1].map(|n| new_bearer_of(BearerId::new(n).expect("there are as many"), them, !listens)),
+            on: 0,
             peer_address: address(if listens { AIR } else { GROUND }),
             peer_seq: 0,
             cut: false,
@@ -95,21 +100,25 @@ impl Pair {
         address(if self.listens { GROUND } else { AIR })
     }
 
+    fn bearer(&self) -> BearerId {
+        BearerId::new(self.on as u8).expect("there are as many")
+    }
+
     fn connect(&mut self) {
         match self.listens {
             true => {
                 let ours = self.ours();
-                let _ = self.peer.connect(self.now, ours);
+                let _ = self.peers[self.on].connect(self.now, ours);
             }
             false => {
-                let _ = self.session.connect(self.now, self.peer_address);
+                let _ = self.session.connect(self.now, self.bearer(), self.peer_address);
                 self.drain();
             }
         }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(20) {
+        match input.below(22) {
             0 | 1 => self.wait(input.step()),
             2 => self.in_datagram(input.short_bytes().to_vec()),
             3 => self.send_message(input),
@@ -133,15 +142,21 @@ impl Pair {
             11 => {
                 let mut hello = Vec::new();
                 let version = String::from_utf8_lossy(input.short_bytes()).into_owned();
-                Hello { revision: input.u8().into(), air: input.bool(), version }.put_on_stream(&mut hello);
+                let (epoch, name) = (input.u8().into(), String::from_utf8_lossy(input.short_bytes()).into_owned());
+                let usage = Usage::ALL[usize::from(input.u8()) % 3];
+                let (revision, air) = (input.u8().into(), input.bool());
+                Hello { revision, air, version, epoch, usage, bearer: name }.put_on_stream(&mut hello);
                 self.on_stream(&hello, &[]);
             }
             12 => {
-                self.peer.write_bulk(input.short_bytes());
+                let mut body = Vec::new();
+                let far = if input.bool() { u64::from(input.u32()) << 12 } else { u64::from(input.u8()) * 100 };
+                BulkPiece { stream: input.u8().into(), offset: far }.put(&mut body);
+                body.extend_from_slice(input.short_bytes());
+                self.send_datagram(flow::BULK, &body);
                 if input.bool() {
                     self.session.read_bulk(self.now, READ);
                     self.drain();
-                    let _ = self.peer.read_bulk(READ);
                 }
             }
             13 => {
@@ -173,15 +188,26 @@ impl Pair {
             18 => match input.below(4) {
                 0 => self.connect(),
                 1 => {
-                    self.session.network_changed(self.now);
+                    let bearer = input.bool().then(|| self.bearer());
+                    self.session.network_changed(self.now, bearer);
                     self.drain();
                 }
                 2 => self.peer_address.set_port(1 + u16::from(input.u8())),
                 _ => {
-                    self.peer.close(self.now);
+                    self.peers[self.on].close(self.now);
                     self.connect();
                 }
             },
+            19 => self.on ^= 1,
+            20 => {
+                let mut body = Vec::new();
+                flow::put(&mut body, flow::RECEIPT);
+                // Of the session's own life, or of another.
+                let epoch = if input.bool() { 1000 + u64::from(self.lives) } else { input.u8().into() };
+                let before = u64::from(input.u32()) << 32 | u64::from(input.u32());
+                Receipt { epoch, newest: input.u8().into(), before }.put(&mut body);
+                self.in_datagram(body);
+            }
             _ => self.restart(),
         }
     }
@@ -212,12 +238,12 @@ impl Pair {
 
     /// On a stream of its own, if the session lets us open one.
     fn on_stream(&mut self, head: &[u8], body: &[u8]) {
-        let _ = self.peer.send_message(head, body, 0, 1);
+        let _ = self.peers[self.on].send_message(head, body, 0, 1);
     }
 
     /// As it is, if it fits.
     fn in_datagram(&mut self, datagram: Vec<u8>) {
-        let _ = self.peer.send_datagram(datagram.into());
+        let _ = self.peers[self.on].send_datagram(datagram.into());
     }
 
     /// Both ends' clock, wrapping.
@@ -305,8 +331,10 @@ impl Pair {
             2 => Some((self.clock_us().wrapping_sub(big() as u32), 0)),
             _ => Some((big() as u32, big())),
         };
+        let heartbeat = Heartbeat { echo, frames_received: big(), frames_lost: big(), ..Heartbeat::default() };
+        let stream = u64::from(input.u8());
         let heartbeat =
-            Heartbeat { echo, frames_received: big(), frames_lost: big(), frames_stale: big(), picture_age_ms: None };
+            Heartbeat { bulk: Some(BulkWindow { stream, limit: u64::from(input.u32()) << 20 }), ..heartbeat };
         let mut body = Vec::new();
         heartbeat.put(&mut body);
         put_varint(&mut body, 1);
@@ -315,33 +343,41 @@ impl Pair {
 
     /// Both ends send until they have nothing more to say.
     fn exchange(&mut self) {
-        self.peer.set_wall_clock(SINCE_1970 + (self.now - self.began));
+        let (now, on) = (self.now, self.on);
+        self.peers.iter_mut().for_each(|peer| peer.set_wall_clock(SINCE_1970 + (now - self.began)));
         for _ in 0..50 {
-            if self.deadline <= self.now {
-                self.session.handle_timeout(self.now);
+            if self.deadline <= now {
+                self.session.handle_timeout(now);
                 self.drain();
             }
-            if self.peer.poll_timeout().is_some_and(|due| due <= self.now) {
-                self.peer.handle_timeout(self.now);
-            }
-            let packets = transmits(&mut self.peer, self.now);
-            let quiet = packets.is_empty();
-            for packet in packets {
-                self.recorded.push(packet.clone());
-                self.recorded.truncate(64);
-                if !self.cut {
-                    self.arrive(self.peer_address, packet);
+            let mut quiet = true;
+            for n in 0..self.peers.len() {
+                self.on = n;
+                if self.peers[n].poll_timeout().is_some_and(|due| due <= now) {
+                    self.peers[n].handle_timeout(now);
                 }
+                let packets = transmits(&mut self.peers[n], now);
+                quiet &= packets.is_empty();
+                for packet in packets {
+                    self.recorded.push(packet.clone());
+                    self.recorded.truncate(64);
+                    if !self.cut {
+                        self.arrive(self.peer_address, packet);
+                    }
+                }
+                while self.peers[n].poll_event().is_some() {}
             }
-            while self.peer.poll_event().is_some() {}
             if quiet {
                 break;
             }
         }
+        self.on = on;
     }
 
     fn arrive(&mut self, from: SocketAddr, data: BytesMut) {
-        self.session.handle_datagram(self.now, self.now, from, None, None, data);
+        let bearer = (!self.listens).then(|| self.bearer());
+        let arrival = session::Arrival { bearer, ..session::Arrival::new(self.now, from) };
+        self.session.handle_datagram(self.now, arrival, data);
         self.drain();
     }
 
@@ -351,13 +387,13 @@ impl Pair {
         if let Some(snapshot) = self.session.replay_snapshot() {
             self.replay = Some(snapshot);
         }
-        let _ = self.session.resumption_snapshot();
+        while self.session.resumption_snapshot().is_some() {}
         let ours = self.ours();
         let mut packets = Vec::new();
         for round in 0.. {
             assert!(round < 20_000, "a drain that does not end");
             match self.session.poll_output(self.now) {
-                Output::Transmit(_, data) => packets.push(BytesMut::from(data)),
+                Output::Transmit(bearer, _, data) => packets.push((bearer, BytesMut::from(data))),
                 Output::Timeout(at) => {
                     assert!(at > self.now, "a deadline that has passed");
                     self.deadline = at;
@@ -378,8 +414,9 @@ impl Pair {
             }
         }
         if !self.cut {
-            for packet in packets {
-                self.peer.handle_datagram(self.now, ours, None, None, packet);
+            for (bearer, packet) in packets {
+                let peer = &mut self.peers[usize::from(bearer.number())];
+                peer.handle_datagram(self.now, ours, None, None, packet);
             }
         }
     }
@@ -392,7 +429,8 @@ impl Pair {
         assert!(control.queued + stats.unacknowledged <= config.control.messages);
         assert!(telemetry.queued <= config.telemetry.states + config.telemetry.transactions);
         assert!(video.queued <= config.video[0].max_frames);
-        assert!(bulk.queued_bytes <= 64 << 10);
+        assert!(bulk.queued_bytes <= (1 << 20) + (65 << 10), "waiting and under way");
+        assert!(stats.bearers.len() <= 2);
     }
 }
 
@@ -401,6 +439,7 @@ fn new_session(side: Side, listens: bool, began: Instant, now: Instant, life: u8
     let mut config = SessionConfig::new(side, quic_config(side, listens), now, since_1970, [life; 32]);
     config.epoch = 1000 + u64::from(life);
     config.replay = replay;
+    config.bearers = vec![BearerConfig::default(), BearerConfig { name: "other".into(), ..BearerConfig::default() }];
     Session::new(config).expect("a valid configuration")
 }
 

@@ -1,18 +1,19 @@
 //! Wire codecs: what is read is written again the same.
 
-use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, RecoveryRequest};
+use aquila_proto::wire::datagram::{BulkPiece, DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Feedback, MAX_REPORTED};
 use aquila_proto::wire::message::{Hello, MessageHeader, put_copy, take_copy};
+use aquila_proto::wire::receipt::Receipt;
 use aquila_proto::wire::varint::{put_varint, take_varint, varint_len};
 
-/// Longest version text that a hello may have.
-const MAX_VERSION: usize = 64;
+/// Longest texts that a hello may have.
+const MAX_TEXT: usize = 64;
 
 /// The first byte chooses the codec.
 pub fn wire(data: &[u8]) {
     let Some((&codec, bytes)) = data.split_first() else { return };
     let mut out = Vec::new();
-    match codec % 8 {
+    match codec % 10 {
         0 => {
             let mut rest = bytes;
             while let Some(value) = take_varint(&mut rest) {
@@ -57,13 +58,30 @@ pub fn wire(data: &[u8]) {
                 assert_eq!(MessageHeader::parse(&out[1..]), Some((header, frames)));
             }
         }
+        8 => {
+            if let Some(receipt) = Receipt::parse(bytes) {
+                receipt.put(&mut out);
+                assert_eq!(Receipt::parse(&out), Some(receipt));
+                let told: Vec<u64> = receipt.messages().collect();
+                assert!(told.is_sorted_by(|a, b| a > b) && told.len() as u64 <= Receipt::SPAN);
+            }
+        }
+        9 => {
+            if let Some((piece, bytes)) = BulkPiece::parse(bytes) {
+                piece.put(&mut out);
+                assert!(out.len() <= BulkPiece::MAX_LEN);
+                out.extend_from_slice(bytes);
+                assert_eq!(BulkPiece::parse(&out), Some((piece, bytes)));
+            }
+        }
         6 => copies(bytes),
         _ => {
             if let Some(hello) = Hello::parse(bytes) {
                 assert!(!hello.version.contains(char::is_control));
                 hello.put_on_stream(&mut out);
                 // What was not UTF-8 has become longer.
-                assert!(hello.version.len() > MAX_VERSION || Hello::parse(&out[1..]) == Some(hello));
+                let fits = hello.version.len() <= MAX_TEXT && hello.bearer.len() <= MAX_TEXT;
+                assert!(!fits || Hello::parse(&out[1..]) == Some(hello));
             }
         }
     }
