@@ -92,8 +92,7 @@ impl FromStr for BearerSpec {
         let mut parts = text.split(',').map(str::trim);
         let way = parts.next().unwrap_or_default();
         let (source, remote) = way.split_once('@').map_or((way, None), |(source, remote)| (source, Some(remote)));
-        let mut spec = Self::default();
-        spec.source = match source {
+        let source = match source {
             "" if remote.is_some() => Source::Any,
             "any" => Source::Any,
             _ => match source.parse() {
@@ -102,6 +101,7 @@ impl FromStr for BearerSpec {
                 Err(_) => return Err(ParseBearerError::Source(source.to_owned())),
             },
         };
+        let mut spec = Self { source, ..Self::default() };
         if let Some(remote) = remote {
             let port = remote.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
             if !port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) {

@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn tells_since_when_a_report_is_missing() {
         let mut sent = SentLog::default();
-        let mut send = |sent: &mut SentLog, at_us, urgent| {
+        let send = |sent: &mut SentLog, at_us, urgent| {
             sent.on_sent(Leaving { at_us, bytes: ByteCount(9), kept: None, leads: false, urgent });
         };
         assert_eq!(sent.unreported_since(), None);

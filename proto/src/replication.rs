@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_budget_is_a_second_of_its_rate() {
         let mut budget = Budget::default();
-        let mut has_some = |budget: &mut Budget, at_us| budget.has_some(at_us, Bitrate::kbps(8), Bitrate::mbps(9));
+        let has_some = |budget: &mut Budget, at_us| budget.has_some(at_us, Bitrate::kbps(8), Bitrate::mbps(9));
         assert!(has_some(&mut budget, 5_000_000));
         budget.spend(ByteCount(1_500));
         assert!(!has_some(&mut budget, 5_100_000) && !has_some(&mut budget, 5_000_000));

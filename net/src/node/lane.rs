@@ -49,6 +49,9 @@ pub(super) struct Sockets {
     turn: usize,
 }
 
+/// The index of a lane, and the address if there is one.
+type Resolved = (usize, Option<SocketAddr>);
+
 #[derive(Debug, Default)]
 pub(super) struct Diallers(Vec<Dialler>);
 
@@ -239,8 +242,8 @@ impl Sockets {
 
 impl Diallers {
     /// Waits for an address that a lane is to connect to; gives its index.
-    pub async fn resolved(&mut self) -> (usize, Option<SocketAddr>) {
-        let mut resolved: Vec<Pin<Box<dyn Future<Output = (usize, Option<SocketAddr>)> + Send + '_>>> = Vec::new();
+    pub async fn resolved(&mut self) -> Resolved {
+        let mut resolved: Vec<Pin<Box<dyn Future<Output = Resolved> + Send + '_>>> = Vec::new();
         for (index, dialler) in self.0.iter_mut().enumerate() {
             if dialler.is_busy() {
                 resolved.push(Box::pin(async move { (index, dialler.resolved().await) }));

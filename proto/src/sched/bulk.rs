@@ -345,7 +345,9 @@ mod tests {
                 sender.on_sent(piece.header.offset, id(0, 0));
                 sender.on_fate(piece.header.offset, id(0, 0), true);
             }
-            under_way.iter().for_each(|(piece, _)| drop(receiver.on_piece(piece.header, &piece.bytes)));
+            for (piece, _) in under_way {
+                receiver.on_piece(piece.header, &piece.bytes);
+            }
             while let Some(bytes) = receiver.read(usize::MAX) {
                 read.extend(bytes);
             }
