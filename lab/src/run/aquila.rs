@@ -13,7 +13,7 @@ use aquila_proto::{BearerId, Bitrate, Event, Output as SessionOutput, Side, Usag
 use bytes::BytesMut;
 
 use super::clock::Clock;
-use super::contender::{Contender, Content, Outgoing, Output, Wanted, Wire};
+use super::contender::{Contender, Content, Data, Outgoing, Output, Wanted, Wire};
 use super::oracle::{Knowing, Truth};
 use crate::ends::{End, EndConfig, Stored};
 use crate::frames;
@@ -43,9 +43,11 @@ pub struct Aquila {
     names: Vec<String>,
     /// Flows of video in order, for their numbers in a session.
     cameras: Vec<usize>,
-    /// What was sent from a node, by its number among the commands, parameters or pictures of that node.
+    /// What was sent from a node, by its number among those of its kind and node.
     sent: [BTreeMap<Key, (usize, u32)>; 2],
-    counts: [[u32; 2]; 2],
+    counts: [[u32; 3]; 2],
+    /// Of what goes with commands: frames that have not come yet, by node and number.
+    missing: [BTreeMap<u32, usize>; 2],
     rtp_seq: u16,
     /// The last rate that was said, and whether a recovery point is wanted.
     target: Option<Bitrate>,
@@ -59,6 +61,7 @@ pub struct Aquila {
 enum Key {
     Command(u32),
     Parameter(u16),
+    Data(u32),
     Frame(u8, u32),
 }
 
@@ -102,7 +105,8 @@ impl Aquila {
             names: plan.links.iter().map(|link| link.get_ref().name.get_ref().clone()).collect(),
             cameras: Vec::new(),
             sent: [BTreeMap::new(), BTreeMap::new()],
-            counts: [[0; 2]; 2],
+            counts: [[0; 3]; 2],
+            missing: [BTreeMap::new(), BTreeMap::new()],
             rtp_seq: 0,
             target: None,
             recovery: false,
@@ -149,18 +153,31 @@ impl Aquila {
         self.output.push_back(Output::Note { node, text });
     }
 
-    fn remember(&mut self, node: usize, key: Key, message: &Outgoing) {
+    fn remember(&mut self, node: usize, key: Key, message: (usize, u32)) {
         let sent = &mut self.sent[node];
         if sent.len() >= MAX_SENT {
             sent.pop_first();
         }
-        sent.insert(key, (message.flow, message.number));
+        sent.insert(key, message);
     }
 
     fn on_delivered(&mut self, node: usize, key: Key) {
         if let Some((flow, number)) = self.sent[1 - node].get(&key).copied() {
             self.output.push_back(Output::Delivered { flow, number });
         }
+    }
+
+    /// Whether this was the last frame of what goes with a command.
+    fn is_whole(&mut self, node: usize, key: Key) -> bool {
+        let Key::Data(number) = key else { return true };
+        let missing = &mut self.missing[1 - node];
+        let Some(left) = missing.get_mut(&number) else { return false };
+        *left -= 1;
+        let is_whole = *left == 0;
+        if is_whole {
+            missing.remove(&number);
+        }
+        is_whole
     }
 
     fn count(&mut self, node: usize, kind: usize) -> u32 {
@@ -175,7 +192,7 @@ impl Aquila {
             self.cameras.push(message.flow);
             self.cameras.len() - 1
         });
-        self.remember(message.node, Key::Frame(camera as u8, message.number), message);
+        self.remember(message.node, Key::Frame(camera as u8, message.number), (message.flow, message.number));
         let mut left = bytes;
         while left > 0 {
             let len = left.min(packet).max(frames::RTP_MIN);
@@ -218,7 +235,7 @@ impl Aquila {
     fn on_event(&mut self, now: Instant, node: usize, event: Event) {
         match event {
             Event::Mavlink { frame, .. } => {
-                if let Some(key) = key_of(&frame) {
+                if let Some(key) = key_of(&frame).filter(|key| self.is_whole(node, *key)) {
                     self.on_delivered(node, key);
                 }
             }
@@ -280,9 +297,26 @@ impl Contender for Aquila {
                 return self.send_video(now, &message, bytes, packet, recovery);
             }
         };
-        self.remember(node, key, &message);
+        self.remember(node, key, (message.flow, message.number));
         self.ends[node].session.send_mavlink(self.clocks[node].shown(now), &frame);
         self.drain(now, node);
+    }
+
+    fn send_data(&mut self, now: Instant, data: Data) {
+        let Data { flow, number, node, bytes } = data;
+        let side = if node == 0 { Side::Air } else { Side::Ground };
+        let count = self.count(node, 2);
+        let frames = frames::data(side, count, bytes);
+        let missing = &mut self.missing[node];
+        if missing.len() >= MAX_SENT {
+            missing.pop_first();
+        }
+        missing.insert(count, frames.len());
+        self.remember(node, Key::Data(count), (flow, number));
+        for frame in &frames {
+            self.ends[node].session.send_mavlink(self.clocks[node].shown(now), frame);
+            self.drain(now, node);
+        }
     }
 
     fn receive(&mut self, now: Instant, node: usize, ecn: Ecn, wire: Wire) {
@@ -377,5 +411,6 @@ fn encoder_range(traffic: &[&TrafficPlan]) -> EncoderRange {
 
 fn key_of(frame: &Frame) -> Option<Key> {
     let parameter = || frames::param_index(frame).map(Key::Parameter);
-    frames::command_index(frame).map(Key::Command).or_else(parameter)
+    let data = || frames::data_index(frame).map(Key::Data);
+    frames::command_index(frame).map(Key::Command).or_else(parameter).or_else(data)
 }

@@ -113,7 +113,6 @@ fn company_shares_the_link_from_when_it_comes() {
 const LOOP: &str = r#"
 title = "one after the other"
 lasts = "60 s"
-cool_down = "0 s"
 link = [
   { name = "a", both = { rate = "20 Mbit/s", delay = "10 ms" } },
   { name = "b", both = { rate = "20 Mbit/s", delay = "10 ms" } },
@@ -124,6 +123,7 @@ contender = [
   { kind = "udp", name = "retry", duplicate = true, retry = "30 ms" },
   { kind = "udp", name = "twice", duplicate = true, copies = 2, retry = "30 ms" },
   { kind = "tcp", duplicate = true },
+  { kind = "aquila" },
 ]
 traffic = [{ from = "ground", at = "2 s", commands = { after = "500 ms", count = 20, with_data = "1000 B" }, deadline = "25 ms" }]
 action = [{ at = "1 s", change = { both = { loss = 0.284 } } }]
@@ -143,7 +143,7 @@ fn without_loss_a_closed_loop_takes_the_pauses_and_the_way() {
         let data = |name: &str| metrics.get(&format!("{}.commands-data.down.{name}", run.contender));
         assert_eq!([data("sent"), data("delivered"), data("inter_arrival_s.mean")], [Some(20.0), Some(20.0), None]);
         // Nothing comes after the last, so the run is over.
-        assert!((11.5..13.0).contains(&run.seconds), "{}", run.seconds);
+        assert!((12.5..14.0).contains(&run.seconds), "{}", run.seconds);
     }
 }
 
@@ -156,7 +156,8 @@ fn with_loss_who_repeats_delivers_all_and_the_loop_waits_for_it() {
     let figure = |name: &str| metrics.get(name).unwrap_or_else(|| panic!("{name}"));
     let lost = |name: &str| 1.0 - figure(&format!("{name}.commands.down.delivered_share"));
     assert!((0.2..0.37).contains(&lost("udp")) && (0.03..0.14).contains(&lost("both")), "{metrics:#?}");
-    assert_eq!([lost("retry"), lost("twice")], [0.0; 2]);
+    assert_eq!([lost("retry"), lost("twice"), lost("aquila")], [0.0; 3]);
+    assert_eq!(figure("aquila.commands-data.down.lost_share"), 0.0, "telemetry is repeated too");
     // What is late has waited for its repetition, 30 ms: as many as both links lose, or four copies.
     assert!((0.03..0.14).contains(&figure("retry.commands.down.late_share")));
     assert!(figure("twice.commands.down.late_share") < 0.03);
