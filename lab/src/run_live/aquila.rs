@@ -44,7 +44,8 @@ pub struct Aquila {
     /// Its congestion controller.
     controller: &'static str,
     public: [String; 2],
-    ground: SocketAddr,
+    /// By interface of the first node: where the second is reached over that link.
+    ways: Vec<(String, SocketAddr)>,
     processes: [Mutex<Option<Process>>; 2],
 }
 
@@ -56,7 +57,7 @@ impl Aquila {
     pub fn start(
         world: &World,
         nodes: [NodeId; 2],
-        link: LinkId,
+        links: &[LinkId],
         plan: &ContenderPlan,
         places: &Places,
         folder: &Path,
@@ -68,7 +69,7 @@ impl Aquila {
             mtu: plan.mtu,
             controller: plan.congestion().map_err(|name| format!("'{name}' is no controller"))?.name(),
             public: Default::default(),
-            ground: (world.addresses(link, End::B).v4, LINK).into(),
+            ways: links.iter().map(|link| way(world, *link)).collect(),
             processes: Default::default(),
         };
         for (node, side) in SIDES.into_iter().enumerate() {
@@ -161,7 +162,12 @@ impl Aquila {
         program.args(["--mavlink", &format!("udpin:127.0.0.1:{MAVLINK}"), "--log", "info"]);
         match node {
             0 => {
-                program.args(["--connect", &self.ground.to_string()]);
+                if let Some((_, ground)) = self.ways.first() {
+                    program.args(["--connect", &ground.to_string()]);
+                }
+                for (interface, ground) in self.ways.iter().filter(|_| self.ways.len() > 1) {
+                    program.args(["--bearer", &format!("{interface}@{ground}")]);
+                }
                 program.args(["--video-in", &format!("rtp://127.0.0.1:{CAMERA}")]);
                 program.args(["--encoder", &format!("exec:exec cat > '{}'", self.folder.join(PIPE).display())]);
             }
@@ -174,6 +180,10 @@ impl Aquila {
         *self.lock(node) = Some(world.spawn(self.nodes[node], side, program, &log)?);
         Ok(())
     }
+}
+
+fn way(world: &World, link: LinkId) -> (String, SocketAddr) {
+    (world.link_name(link).to_owned(), (world.addresses(link, End::B).v4, LINK).into())
 }
 
 /// Reads what the first node's process tells its encoder.

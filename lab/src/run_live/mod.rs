@@ -131,7 +131,7 @@ pub fn run(
     let Topology { world, nodes, links } = &topology;
     let mut aquila = None;
     if contender.kind == ContenderKind::Aquila {
-        aquila = Some(Aquila::start(world, *nodes, links[0], contender, places, &folder).map_err(wrong)?);
+        aquila = Some(Aquila::start(world, *nodes, links, contender, places, &folder).map_err(wrong)?);
     }
     let mut apps = Apps::new(plan, contender, &topology, seed, &folder).map_err(|error| wrong(error.to_string()))?;
     let hooks = programs::hooks(plan, contender.name(), &topology, &folder, plan.duration() + LINGER);
