@@ -272,14 +272,16 @@ impl Session {
         sent
     }
 
-    /// Word of what has arrived, on all bearers: the sender may hear nothing on the one that it came by.
+    /// Word of what has arrived, on the two best bearers: the sender may hear nothing on the one that it came by.
     pub(super) fn feed_receipt(&mut self, now: Instant) -> bool {
         let Some(receipt) = self.receipts.take(now, &self.replay) else { return false };
         let mut body = Vec::with_capacity(24);
         receipt.put(&mut body);
-        for bearer in self.bearers.iter_mut().filter(|bearer| bearer.is_up()) {
-            bearer.send_unreported(flow::RECEIPT, &body);
-            self.counters.receipts += 1;
+        for index in self.ways(now).map_or(Vec::new(), |ways| ways.bearers).into_iter().take(2) {
+            if self.bearers[index].is_up() {
+                self.bearers[index].send_unreported(flow::RECEIPT, &body);
+                self.counters.receipts += 1;
+            }
         }
         true
     }

@@ -1,4 +1,4 @@
-//! Receipts for control messages: which have arrived here, to be told over all bearers.
+//! Receipts for control messages: which have arrived here, to be told over more than one bearer.
 //!
 //! With one bearer QUIC's own acknowledgements are enough. With several a message may have arrived by another one than that on
 //! which the sender waits for word, or on one that has no way back.
