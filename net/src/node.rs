@@ -555,15 +555,15 @@ impl Node {
                 self.tell(NodeEvent::Rerouted(class, name));
             }
             Event::Connected { bearer, remote, resumed } => {
-                tracing::info!(bearer = self.name_of(bearer), %remote, resumed, "connected");
+                tracing::info!(%remote, resumed, bearer = self.name_of(bearer), "connected");
                 self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_connected);
                 self.tell(NodeEvent::Connected(remote, resumed));
             }
             Event::Disconnected { bearer, reason } => {
                 let name = self.name_of(bearer);
                 match reason {
-                    DisconnectReason::Superseded => tracing::info!(bearer = name, %reason, "disconnected"),
-                    _ => tracing::warn!(bearer = name, %reason, "disconnected"),
+                    DisconnectReason::Superseded => tracing::info!(%reason, bearer = name, "disconnected"),
+                    _ => tracing::warn!(%reason, bearer = name, "disconnected"),
                 }
                 self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_disconnected);
                 self.tell(NodeEvent::Disconnected(reason.to_string()));
@@ -577,7 +577,7 @@ impl Node {
                 }
             }
             Event::PeerMoved { bearer, from, to } => {
-                tracing::info!(bearer = self.name_of(bearer), %from, %to, "the other side's address changed");
+                tracing::info!(%from, %to, bearer = self.name_of(bearer), "the other side's address changed");
                 self.tell(NodeEvent::PeerMoved(from, to));
             }
             Event::Hello { bearer, name, version, revision } => {
@@ -585,7 +585,7 @@ impl Node {
                     self.names.insert(bearer, name);
                 }
                 let (ours, name) = (env!("CARGO_PKG_VERSION"), self.name_of(bearer));
-                tracing::info!(bearer = name, version, revision, ours, "the other side says hello");
+                tracing::info!(version, revision, ours, bearer = name, "the other side says hello");
                 self.snapshots.set_peer_version(version);
             }
             Event::SameSide => {
