@@ -5,12 +5,16 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 28] = [
+const SHIPPED: [(&str, &str); 32] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
     ("mule", include_str!("../scenarios/mule.toml")),
     ("bearers", include_str!("../scenarios/bearers.toml")),
+    ("bearer-cut", include_str!("../scenarios/bearer-cut.toml")),
+    ("bearer-collapse", include_str!("../scenarios/bearer-collapse.toml")),
+    ("bearers-dying", include_str!("../scenarios/bearers-dying.toml")),
+    ("bearers-satellite", include_str!("../scenarios/bearers-satellite.toml")),
     ("s2", include_str!("../scenarios/s2.toml")),
     ("s3", include_str!("../scenarios/s3.toml")),
     ("s4", include_str!("../scenarios/s4.toml")),
