@@ -13,7 +13,7 @@ pub const AGAIN_MARGIN: Duration = Duration::from_millis(10);
 /// Copies on one bearer keep this distance: what loses one packet often loses the next.
 pub const SPACING: Duration = Duration::from_millis(5);
 /// Copies on one bearer before the first receipt can be there.
-const MOST_EACH: u32 = 4;
+pub const MOST_EACH: u32 = 4;
 
 /// How sure a message is to arrive, and by when.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,7 +72,8 @@ impl Reliability {
         let least = candidates.len().min(2);
         let enough = (least..=candidates.len())
             .flat_map(|bearers| (1..=MOST_EACH).map(move |each| Copies { bearers, each }))
-            .filter(|copies| self.chance_of_failure(candidates, *copies) <= self.failure)
+            // A hair of slack: 0.1^6 is to count as 1e-6.
+            .filter(|copies| self.chance_of_failure(candidates, *copies) <= self.failure * (1.0 + 1e-9))
             .min_by_key(|copies| (copies.bearers as u32 * copies.each, candidates.len() - copies.bearers));
         enough.unwrap_or(Copies { bearers: candidates.len(), each: MOST_EACH })
     }

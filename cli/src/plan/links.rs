@@ -238,7 +238,11 @@ fn write_aquila(out: &mut Vec<u8>, analysis: &Analysis) -> io::Result<()> {
     writeln!(
         out,
         "\nWhat Aquila will do over {}, round trip {} ms, so that a command fails within {} ms no oftener than {}",
-        if inputs.losses.len() == 1 { "this link".into() } else { format!("these {} links", inputs.losses.len()) },
+        match (inputs.losses.len(), choice.links) {
+            (1, _) => "this link".to_owned(),
+            (all, used) if all == used => format!("these {all} links"),
+            (all, used) => format!("the best {used} of these {all} links"),
+        },
         ms(inputs.rtt),
         ms(inputs.deadline),
         small(inputs.target.get())
@@ -250,7 +254,7 @@ fn write_aquila(out: &mut Vec<u8>, analysis: &Analysis) -> io::Result<()> {
             (true, false) => "<- this, and it falls short",
             (false, _) => "",
         };
-        let packets = u64::from(copies) * u64::from(choice.rounds) * inputs.losses.len() as u64;
+        let packets = u64::from(copies) * u64::from(choice.rounds) * choice.links as u64;
         let cells = [copies.to_string(), choice.rounds.to_string(), packets.to_string(), small(failure.get())];
         table.push(cells.into_iter().chain([verdict.to_owned()]).collect());
     }

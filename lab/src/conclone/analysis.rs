@@ -150,7 +150,7 @@ pub struct Aquila {
     pub choice: copies::Choice,
     /// How often that fails if losses are shared as said, which the link does not know.
     pub failure_with_shared: Probability,
-    /// How often it would fail with 1, 2, 3, 4 copies.
+    /// How often it would fail with 1, 2, 3, 4 copies over the links that are used.
     pub failures: Vec<Probability>,
 }
 
@@ -222,13 +222,16 @@ fn for_target(worst: Probability, inputs: &Inputs) -> Option<u32> {
 }
 
 fn aquila(inputs: &Inputs) -> Aquila {
-    let rounds = copies::rounds(inputs.rtt, inputs.deadline);
-    let choice = copies::choose(&inputs.losses, rounds, inputs.target);
-    let once = copies::failure(&inputs.losses, choice.copies, 1);
-    let failure_with_shared = reliability::all_alike_lost(reliability::with_shared(once, inputs.shared), rounds);
-    let failures = (1..=copies::MAX_COPIES).map(|copies| copies::failure(&inputs.losses, copies, rounds)).collect();
+    let choice = copies::choose(&inputs.losses, inputs.rtt.min(MAX_TIME), inputs.deadline, inputs.target);
+    let used = &copies::best_first(&inputs.losses)[..choice.links];
+    let once = copies::failure(used, choice.copies, 1);
+    let failure_with_shared = reliability::all_alike_lost(reliability::with_shared(once, inputs.shared), choice.rounds);
+    let failures = (1..=copies::MAX_COPIES).map(|copies| copies::failure(used, copies, choice.rounds)).collect();
     Aquila { choice, failure_with_shared, failures }
 }
+
+/// Longer times than this are no different.
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 fn seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(time.as_secs_f64())
