@@ -244,8 +244,8 @@ mod tests {
         for n in 0..MESSAGES {
             // The other side starts anew half-way.
             let (epoch, seq) = if n < MESSAGES / 2 { (1, n + 1) } else { (2, n + 1 - MESSAGES / 2) };
-            let some = DELAYS.map(|delay| (1 + draw(2)) * u64::from(draw(5) > 0) << 32 | delay);
-            for (times, delay) in some.map(|some| (some >> 32, some & 0xffff_ffff)) {
+            for delay in DELAYS {
+                let times = (1 + draw(2)) * u64::from(draw(5) > 0);
                 (0..times).for_each(|_| copies.push((n + draw(delay), epoch, seq)));
             }
             copies.push((n + 1, epoch, seq));
