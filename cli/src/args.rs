@@ -144,6 +144,10 @@ pub struct DemoArgs {
     /// The link's luck; over a made-up link, each number is another flight
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
+    /// Fly over this many bearers, lte-a, lte-b and so on, each by a link of its own, each a little farther than the one before;
+    /// with several, the one that carries video is cut in mid-flight
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub bearers: u8,
     /// End with one JSON object on standard output instead of a table
     #[arg(long)]
     pub json: bool,
@@ -534,8 +538,16 @@ rate, an outage and a change of address. QGroundControl or MAVProxy can join in:
 The link can be made up instead, its rate another every tenth of a second, with the handovers of recorded flights: most of
 them last 2 ms, few 0.2 s or more, and after each the delay is another. Each seed is another flight. No address changes.
 
+With --bearers 2, 3 or 4 the session goes over that many links. The further ones follow the same profile, begun at another
+time and with other luck, and take 20 ms longer one way, each than the one before. After about 40 % of the flight the bearer
+that carries video is cut in both directions for 20 % of it; the demo waits a little for a moment at which all links are
+there. It then says what each bearer did, what copies of commands cost, how long the worst command of the cut took, and when
+the first picture came another way. A command should take no longer than 1.25 round trips of the bearer that is left and
+20 ms, the first picture 250 ms; the exit code depends on what was delivered, not on that.
+
 Examples:
   aquila demo
+  aquila demo --bearers 2                 one of the two is cut in mid-flight
   aquila demo --profile list
   aquila demo --profile uav --seed 24     LTE above many cells, a handover of 0.2 s among 11
   aquila demo --headless --seconds 20 --json";
@@ -722,6 +734,8 @@ mod tests {
             (vec!["air", "--video-in", "rtsp://x"], "rtp://ADDRESS:PORT"),
             (vec!["air", "--listen", "[::]:1", "--connect", "host"], "cannot be used with"),
             (vec!["demo", "--seconds", "1"], "5..=3600"),
+            (vec!["demo", "--bearers", "0"], "1..=4"),
+            (vec!["demo", "--bearers", "5"], "1..=4"),
             (vec!["keys"], "generate"),
         ] {
             let error = Cli::try_parse_from(std::iter::once("aquila").chain(args.iter().copied())).unwrap_err();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use aquila_emu::Profile;
 use aquila_emu::synth::Model;
-use aquila_lab::demo::{Demo, DemoConfig, Now, Report, SET_UP_TIME};
+use aquila_lab::demo::{Demo, DemoConfig, Happening, Now, Report, SET_UP_TIME};
 use aquila_net::node::NodeEvent;
 use aquila_proto::{LinkState, Side};
 
@@ -23,9 +23,9 @@ const LOG_EVERY: Duration = Duration::from_secs(2);
 
 /// Flies. The result goes to `out`; an error means that the link did not work.
 pub fn run(args: &DemoArgs, out: &mut Vec<u8>) -> anyhow::Result<()> {
-    let profile = profile(args).ok_or_else(|| anyhow!(unknown_profile(&args.profile)))?;
+    let links = links(args).ok_or_else(|| anyhow!(unknown_profile(&args.profile)))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-    let report = runtime.block_on(fly(args, &profile))?;
+    let report = runtime.block_on(fly(args, links))?;
     if args.json {
         serde_json::to_writer(&mut *out, &report)?;
         out.push(b'\n');
@@ -63,23 +63,33 @@ pub fn unknown_profile(name: &str) -> String {
     format!("there is no profile '{name}': choose one of {}; --profile list describes them", known.join(", "))
 }
 
+/// The profile of each bearer's link.
+fn links(args: &DemoArgs) -> Option<Vec<Profile>> {
+    (0..args.bearers).map(|number| profile(args, args.seed.wrapping_add(number.into()))).collect()
+}
+
 /// A profile with what happens in it, or a made-up flight that is long enough.
-fn profile(args: &DemoArgs) -> Option<Profile> {
+fn profile(args: &DemoArgs, seed: u64) -> Option<Profile> {
     let flight = Duration::from_secs(args.seconds.into()) + SET_UP_TIME;
-    let made_up = || Some(Profile::made_up(&Model::by_name(&args.profile)?, args.seed, flight));
+    let made_up = || Some(Profile::made_up(&Model::by_name(&args.profile)?, seed, flight));
     Profile::by_name(&args.profile).or_else(made_up)
 }
 
-async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
+async fn fly(args: &DemoArgs, links: Vec<Profile>) -> anyhow::Result<Report> {
+    let profile = links.first().cloned().context("no link")?;
     let mut config = DemoConfig::new(profile.clone());
-    (config.seed, config.status) = (args.seed, args.status);
+    (config.links, config.seed, config.status) = (links, args.seed, args.status);
+    config.flight = Duration::from_secs(args.seconds.into());
     let mut demo = Demo::start(config)?;
     let began = Instant::now();
     let ends = began + Duration::from_secs(args.seconds.into());
     let live = !args.headless && !args.json && io::stdout().is_terminal();
-    let mut view = if live { Some(View::open(profile)?) } else { None };
+    let mut view = if live { Some(View::open(&profile, args.bearers)?) } else { None };
     if view.is_none() {
         eprintln!("link: {}", profile.describe());
+        if args.bearers > 1 {
+            eprintln!("{} bearers with such a link each; the one that carries video will be cut", args.bearers);
+        }
         eprintln!("MAVLink on UDP 14550 and video on UDP 5600 for whoever wants to join in; {} s", args.seconds);
     }
     let mut ticks = tokio::time::interval(REDRAW);
@@ -92,8 +102,8 @@ async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
             () = &mut termination => break,
         }
         let now = demo.now();
-        while let Some((side, event)) = demo.poll_event() {
-            let text = describe(side, &event);
+        while let Some(event) = demo.poll_event() {
+            let text = describe(&event);
             match &mut view {
                 Some(view) => view.add_event(now.elapsed, text),
                 None => eprintln!("{:6.1} s  {text}", now.elapsed.as_secs_f64()),
@@ -112,10 +122,18 @@ async fn fly(args: &DemoArgs, profile: &Profile) -> anyhow::Result<Report> {
         }
     }
     drop(view);
-    Ok(demo.finish(profile))
+    Ok(demo.finish(&profile))
 }
 
-fn describe(side: Side, event: &NodeEvent) -> String {
+fn describe(event: &Happening) -> String {
+    match event {
+        Happening::Node(side, event) => describe_node(*side, event),
+        Happening::Cut(bearer) => format!("demo: {bearer} is cut, in both directions"),
+        Happening::Returned(bearer) => format!("demo: {bearer} is there again"),
+    }
+}
+
+fn describe_node(side: Side, event: &NodeEvent) -> String {
     let side = side.name();
     match event {
         NodeEvent::State(LinkState::Up, silence) if silence.as_millis() > 0 => format!("{side}: link up"),
@@ -136,8 +154,9 @@ fn describe(side: Side, event: &NodeEvent) -> String {
 
 fn line(now: &Now) -> String {
     let ms = |value: Option<Duration>| value.map_or("-".into(), |value| format!("{:.0}", value.as_secs_f64() * 1e3));
+    let bearers = now.bearers.iter().map(|bearer| format!("; {}", table::bearer_in_short(bearer)));
     format!(
-        "{:6.1} s  link {}, video {:.2} Mbit/s, C2 up {} ms, down {} ms over propagation, picture {} ms old",
+        "{:6.1} s  link {}, video {:.2} Mbit/s, C2 up {} ms, down {} ms over propagation, picture {} ms old{}",
         now.elapsed.as_secs_f64(),
         match (now.out, now.capacity) {
             (true, _) => "OUT".to_owned(),
@@ -148,6 +167,7 @@ fn line(now: &Now) -> String {
         ms(now.commands.0),
         ms(now.commands.1),
         ms(now.picture.map(|(latency, _)| latency)),
+        bearers.collect::<String>(),
     )
 }
 
@@ -157,6 +177,12 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+
+    fn flight(line: &[&str]) -> Option<Vec<Profile>> {
+        let parsed = <Cli as clap::Parser>::parse_from([&["aquila", "demo"], line].concat());
+        let Command::Demo(args) = parsed.command else { panic!("no demo") };
+        links(&args)
+    }
 
     fn names() -> impl Iterator<Item = &'static str> {
         Profile::names().chain(Model::names())
@@ -179,17 +205,19 @@ mod tests {
 
     #[test]
     fn a_seed_makes_a_flight_that_is_long_enough() {
-        let flight = |line: &[&str]| {
-            let Command::Demo(args) = <Cli as clap::Parser>::parse_from([&["aquila", "demo"], line].concat()).command
-            else {
-                panic!("no demo")
-            };
-            profile(&args)
-        };
-        let seeded = |seed| flight(&["--profile", "uav", "--seconds", "3600", "--seed", seed]).unwrap();
+        let seeded = |seed| flight(&["--profile", "uav", "--seconds", "3600", "--seed", seed]).unwrap().remove(0);
         assert!(seeded("1").cycle > Duration::from_secs(3600));
         assert_ne!(seeded("1").steps, seeded("2").steps);
-        assert_eq!(flight(&[]), Profile::by_name("handover"));
+        assert_eq!(flight(&[]).unwrap(), [Profile::by_name("handover").unwrap()]);
         assert_eq!(flight(&["--profile", "nonsense"]), None);
+    }
+
+    #[test]
+    fn each_bearer_has_a_link_of_its_own() {
+        let made_up = flight(&["--profile", "uav", "--seed", "7", "--bearers", "3"]).unwrap();
+        assert_eq!(made_up[0], flight(&["--profile", "uav", "--seed", "7"]).unwrap()[0]);
+        assert_eq!(made_up[1], flight(&["--profile", "uav", "--seed", "8"]).unwrap()[0]);
+        assert_eq!(made_up.len(), 3);
+        assert_eq!(flight(&["--bearers", "4"]).unwrap().len(), 4);
     }
 }

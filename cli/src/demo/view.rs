@@ -5,7 +5,7 @@ use std::io::{self, Stdout};
 use std::time::Duration;
 
 use aquila_emu::Profile;
-use aquila_lab::demo::Now;
+use aquila_lab::demo::{BearerReport, Now};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::Frame;
 use ratatui::Terminal;
@@ -15,6 +15,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph};
+
+use super::table;
 
 /// Seconds that the charts show.
 const SPAN_S: f64 = 30.0;
@@ -52,11 +54,14 @@ struct Series {
 
 impl View {
     /// Takes over the terminal.
-    pub fn open(profile: &Profile) -> io::Result<Self> {
+    pub fn open(profile: &Profile, bearers: u8) -> io::Result<Self> {
         let terminal = ratatui::try_init()?;
         Ok(Self {
             terminal,
-            title: format!(" Aquila demo: {} ", profile.describe()),
+            title: match bearers {
+                1 => format!(" Aquila demo: {} ", profile.describe()),
+                _ => format!(" Aquila demo, {bearers} bearers: {} ", profile.describe()),
+            },
             series: Series::default(),
             events: VecDeque::new(),
         })
@@ -127,8 +132,11 @@ impl Series {
 type Curve<'a> = (&'static str, Color, &'a [(f64, f64)]);
 
 fn layout(frame: &mut Frame, title: &str, series: &Series, events: &VecDeque<String>, now: &Now, of: Duration) {
-    let [top, rates, latencies, bottom, foot] = Layout::vertical([
+    // Of several bearers: their lines, two more and a border.
+    let bearers_height = if now.bearers.is_empty() { 0 } else { now.bearers.len() as u16 + 4 };
+    let [top, each, rates, latencies, bottom, foot] = Layout::vertical([
         Constraint::Length(4),
+        Constraint::Length(bearers_height),
         Constraint::Fill(3),
         Constraint::Fill(3),
         Constraint::Fill(2),
@@ -136,6 +144,9 @@ fn layout(frame: &mut Frame, title: &str, series: &Series, events: &VecDeque<Str
     ])
     .areas(frame.area());
     summary(frame, top, title, now);
+    if !now.bearers.is_empty() {
+        bearers(frame, each, now);
+    }
     let rate_sets = [
         ("link can carry", Color::Green, &series.capacity[..]),
         ("encoder asked for", Color::Yellow, &series.target[..]),
@@ -191,6 +202,22 @@ fn summary(frame: &mut Frame, area: Rect, title: &str, now: &Now) {
         )),
     ];
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
+}
+
+/// Each bearer, what copies cost, and how the cut goes.
+fn bearers(frame: &mut Frame, area: Rect, now: &Now) {
+    let line = |bearer: &BearerReport| {
+        let color = match (bearer.cut, bearer.state.as_str()) {
+            (false, "up") => Color::Green,
+            (false, "stalled") => Color::Yellow,
+            _ => Color::Red,
+        };
+        Line::styled(table::bearer(bearer), Style::new().fg(color))
+    };
+    let mut lines: Vec<_> = now.bearers.iter().map(line).collect();
+    lines.extend(now.replication.iter().map(|cost| Line::raw(format!("copies: {}", table::replication(cost)))));
+    lines.extend(now.cut.iter().map(|outcome| Line::raw(format!("cut: {}", table::cut(outcome)))));
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" Bearers ")), area);
 }
 
 fn chart(frame: &mut Frame, area: Rect, title: &str, elapsed: Duration, sets: &[Curve<'_>]) {

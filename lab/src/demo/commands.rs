@@ -7,7 +7,7 @@ use aquila_proto::Side;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::relay::LinkView;
+use super::links::Links;
 
 /// Time between two commands of one direction.
 pub const INTERVAL: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ pub struct Verdict {
     pub delivered: usize,
     /// Arrived more than once.
     pub twice: u64,
-    /// Time from when it could leave (see [`LinkView::sendable_at`]) to its arrival, less propagation.
+    /// Time from when it could leave (see [`Links::earliest`]) to its arrival, less propagation.
     pub over_propagation: Option<Quantiles>,
 }
 
@@ -91,13 +91,13 @@ impl CommandLog {
     }
 
     /// Judges a direction.
-    pub fn verdict(&self, from: Side, view: &LinkView, now: Instant) -> Verdict {
+    pub fn verdict(&self, from: Side, links: &Links, now: Instant) -> Verdict {
         let ways = self.lock();
         let way = &ways[from as usize];
-        let horizon = view.horizon(now, RECENT);
+        let horizon = links.none_there().horizon(now, RECENT);
         let judged = || way.commands.iter().filter(|(sent, _)| horizon.saturating_duration_since(*sent) >= RECENT);
         let arrived = || judged().filter_map(|(sent, arrived)| Some((*sent, (*arrived)?)));
-        let over = |(sent, arrived)| view.over_propagation(from, sent, arrived);
+        let over = |(sent, arrived)| links.over_propagation(from, sent, arrived);
         Verdict {
             sent: judged().count(),
             delivered: arrived().count(),
@@ -107,11 +107,17 @@ impl CommandLog {
     }
 
     /// Latency over propagation of the newest command of a direction that arrived.
-    pub fn newest(&self, from: Side, view: &LinkView) -> Option<Duration> {
+    pub fn newest(&self, from: Side, links: &Links) -> Option<Duration> {
         let ways = self.lock();
         let (sent, arrived) =
             ways[from as usize].commands.iter().rev().find_map(|(sent, arrived)| Some((*sent, (*arrived)?)))?;
-        Some(view.over_propagation(from, sent, arrived))
+        Some(links.over_propagation(from, sent, arrived))
+    }
+
+    /// Commands of a direction that were sent within this time: when, and when they arrived.
+    pub fn sent_within(&self, from: Side, begin: Instant, end: Instant) -> Vec<(Instant, Option<Instant>)> {
+        let ways = self.lock();
+        ways[from as usize].commands.iter().filter(|(sent, _)| (begin..end).contains(sent)).copied().collect()
     }
 
     /// How long nobody could steer around an outage that began at `begin` and ended at `end`: from its begin to the
@@ -125,6 +131,7 @@ impl CommandLog {
 
 #[cfg(test)]
 mod tests {
+    use super::super::relay::LinkView;
     use super::*;
 
     #[test]
@@ -137,6 +144,7 @@ mod tests {
             delays: [(); 2].map(|()| vec![(start, delay)]),
             ..LinkView::default()
         };
+        let view = Links::from(view);
         let log = CommandLog::default();
         for (sent, arrived) in [(0, 32), (150, 340), (400, 435)] {
             let number = log.on_sent(Side::Ground, at(sent));
@@ -162,7 +170,7 @@ mod tests {
             log.on_sent(Side::Air, at(sent));
         }
         log.on_arrived(Side::Air, 0, at(520));
-        let verdict = |view: &LinkView| log.verdict(Side::Air, view, at(4_000));
+        let verdict = |view: &LinkView| log.verdict(Side::Air, &view.clone().into(), at(4_000));
         assert_eq!((verdict(&view).sent, verdict(&view).delivered), (1, 1));
         // It was over in time, and they did not come.
         view.outages[0].1 = Some(at(2_950));

@@ -1,8 +1,10 @@
-//! The whole link on one machine: a simulated aircraft with a camera, the air side, an emulated cellular link, the ground
-//! side, an operator and a viewer. Both sides are the very nodes that fly, each on a thread of its own.
+//! The whole link on one machine: a simulated aircraft with a camera, the air side, an emulated cellular link or
+//! several, the ground side, an operator and a viewer. Both sides are the very nodes that fly, each on a thread of its own.
 
+mod bearers;
 mod commands;
 mod flight;
+mod links;
 mod picture;
 mod relay;
 
@@ -14,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use aquila_emu::Profile;
+use aquila_net::bearer::BearerSpec;
 use aquila_net::mavlink::EndpointSpec;
-use aquila_net::node::{FrameGate, Node, NodeConfig, NodeEvent, Role};
+use aquila_net::node::{FrameGate, Node, NodeConfig, Role};
 use aquila_net::status::StatusSnapshot;
 use aquila_net::video::{Flow, VideoSpec};
 use aquila_proto::identity::Identity;
@@ -23,11 +26,13 @@ use aquila_proto::{Bitrate, LinkState, Side};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use bearers::{BearerReport, CutReport, Happening, ReplicationReport};
 pub use commands::Quantiles;
 use commands::{CommandLog, Verdict};
 use flight::SharedStatus;
+use links::Links;
 use picture::PictureLog;
-use relay::{LinkView, Relay, SharedView};
+use relay::{Relay, SharedView};
 
 use crate::aircraft;
 
@@ -37,10 +42,12 @@ pub const SET_UP_TIME: Duration = Duration::from_secs(10);
 /// What a demo is made of.
 #[derive(Debug, Clone)]
 pub struct DemoConfig {
-    /// How the link behaves.
-    pub profile: Profile,
-    /// The link's luck; a made-up profile was made with the same.
+    /// How the link of each bearer behaves; further ones take somewhat longer than their profiles say.
+    pub links: Vec<Profile>,
+    /// The first link's luck, and of each further one the next number; a made-up profile was made with the same.
     pub seed: u64,
+    /// How long the flight will be: with several bearers, one is cut in the middle.
+    pub flight: Duration,
     /// Where ground stations listen for MAVLink.
     pub mavlink: SocketAddr,
     /// Where they listen for video.
@@ -53,7 +60,8 @@ impl DemoConfig {
     /// With QGroundControl's own ports.
     pub fn new(profile: Profile) -> Self {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        Self { profile, seed: 1, mavlink: local(14550), video: local(5600), status: None }
+        let flight = Duration::from_secs(60);
+        Self { links: vec![profile], seed: 1, flight, mavlink: local(14550), video: local(5600), status: None }
     }
 }
 
@@ -62,11 +70,12 @@ impl DemoConfig {
 pub struct Demo {
     started: Instant,
     seed: u64,
-    view: SharedView,
+    /// Of each bearer's link.
+    views: Vec<SharedView>,
     commands: CommandLog,
     pictures: PictureLog,
     aircraft: SharedStatus,
-    events: mpsc::Receiver<(Side, NodeEvent)>,
+    events: mpsc::Receiver<Happening>,
     air: watch::Receiver<StatusSnapshot>,
     ground: watch::Receiver<StatusSnapshot>,
     stop: Arc<AtomicBool>,
@@ -79,10 +88,16 @@ pub struct Demo {
 pub struct Now {
     /// Time since the start.
     pub elapsed: Duration,
-    /// What the link can carry from the aircraft; `None` without limit.
+    /// What the link that carries video can carry from the aircraft; `None` without limit.
     pub capacity: Option<Bitrate>,
-    /// The link is out.
+    /// The link is out; of several, all are.
     pub out: bool,
+    /// Each bearer, if there are several.
+    pub bearers: Vec<BearerReport>,
+    /// What their copies cost.
+    pub replication: Option<ReplicationReport>,
+    /// How the cut went so far.
+    pub cut: Option<CutReport>,
     /// What the encoder is asked to make.
     pub target: Bitrate,
     /// Bytes of video sent by the camera since the start.
@@ -123,6 +138,15 @@ pub struct Report {
     pub handover: HandoverReport,
     /// Address changes during the run.
     pub address_changes: usize,
+    /// Each bearer, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bearers: Vec<BearerReport>,
+    /// What their copies cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replication: Option<ReplicationReport>,
+    /// The bearer that was cut, and how commands and pictures fared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<CutReport>,
     /// Why the link did not work, if it did not.
     pub failures: Vec<String>,
 }
@@ -185,23 +209,32 @@ impl Demo {
         ground.status = config.status.map(|address| (address, aquila_net::status::Exposure::LoopbackOnly));
         let ground = Running::start("ground", ground, tell.clone(), None)?;
 
-        let link = ground.local.ok_or_else(|| anyhow!("the ground side does not listen"))?;
-        let (relay_address, view, relay) = start_relay(link, config.profile.clone(), config.seed)?;
+        let listens = ground.local.ok_or_else(|| anyhow!("the ground side does not listen"))?;
+        let relays = start_relays(listens, config.links, config.seed)?;
+        let [first, ..] = &relays[..] else { return Err(anyhow!("a demo needs a link")) };
 
-        let mut air =
-            NodeConfig::new(Side::Air, air_key, ground_key.public(), Role::Connect(relay_address.to_string()));
+        let role = Role::Connect(first.address.to_string());
+        let mut air = NodeConfig::new(Side::Air, air_key, ground_key.public(), role);
+        if relays.len() > 1 {
+            let bearer = |(number, relay): (usize, &RunningRelay)| BearerSpec {
+                remote: Some(relay.address.to_string()),
+                name: Some(bearers::name(number)),
+                ..BearerSpec::default()
+            };
+            air.bearers = relays.iter().enumerate().map(bearer).collect();
+        }
         air.mavlink = vec![any_udp_in()];
         let camera = VideoSpec { address: free_udp_port()?, codec: aquila_proto::video::Codec::H264, flow: None };
         air.cameras = vec![(Flow::default(), camera)];
         air.encoder_range = picture::RANGE;
         let (requests, camera_requests) = mpsc::channel(64);
-        let air = Running::start("air", air, tell, Some(requests))?;
+        let air = Running::start("air", air, tell.clone(), Some(requests))?;
 
-        wait_for_link(&air.snapshots, &ground.snapshots)?;
+        wait_for_link(&air.snapshots, &ground.snapshots, relays.len())?;
         let mut demo = Self {
             started: Instant::now(),
             seed: config.seed,
-            view,
+            views: relays.iter().map(|relay| relay.view.clone()).collect(),
             commands: commands.clone(),
             pictures: pictures.clone(),
             aircraft: aircraft.clone(),
@@ -209,9 +242,13 @@ impl Demo {
             air: air.snapshots,
             ground: ground.snapshots,
             stop: stop.clone(),
-            stops: vec![air.stop, ground.stop, relay.0],
-            threads: vec![air.thread, ground.thread, relay.1],
+            stops: vec![air.stop, ground.stop],
+            threads: vec![air.thread, ground.thread],
         };
+        for relay in relays {
+            demo.stops.push(relay.stop);
+            demo.threads.push(relay.thread);
+        }
         let mavlink = (air.mavlink, ground.mavlink);
         let to_camera = air.camera.ok_or_else(|| anyhow!("the air side takes no video"))?;
         let (stopper, stopped) = oneshot::channel::<()>();
@@ -228,6 +265,20 @@ impl Demo {
         })?;
         let (log, flag) = (pictures.clone(), stop.clone());
         let gate = air.gate;
+        if demo.views.len() > 1 {
+            let cutter = bearers::Cutter {
+                started: demo.started,
+                flight: config.flight,
+                views: demo.views.clone(),
+                air: demo.air.clone(),
+                tell,
+                stop: stop.clone(),
+            };
+            demo.spawn("cutter", move || {
+                cutter.run();
+                Ok(())
+            })?;
+        }
         demo.spawn("camera", move || picture::film(to_camera, &gate, camera_requests, &log, &flag))?;
         demo.spawn("viewer", move || picture::watch(&viewer, &pictures, &stop))?;
         Ok(demo)
@@ -235,23 +286,28 @@ impl Demo {
 
     /// What is going on.
     pub fn now(&self) -> Now {
-        let view = self.link();
+        let links = self.links();
+        let (air, ground) = (self.air.borrow().clone(), self.ground.borrow().clone());
+        let video = bearers::video_carrier(&air).filter(|number| *number < links.views().len()).unwrap_or(0);
         Now {
             elapsed: self.started.elapsed(),
-            capacity: view.up_bps.map(Bitrate),
-            out: view.is_out(),
+            capacity: links.views()[video].up_bps.map(Bitrate),
+            out: links.none_there().is_out(),
+            bearers: self.bearers(&links, &air, &ground),
+            replication: self.replication(&air, &ground),
+            cut: self.cut(&links),
             target: self.pictures.target(),
             video_bytes: self.pictures.bytes(),
-            commands: (self.commands.newest(Side::Air, &view), self.commands.newest(Side::Ground, &view)),
+            commands: (self.commands.newest(Side::Air, &links), self.commands.newest(Side::Ground, &links)),
             picture: self.pictures.newest(),
-            air: self.air.borrow().clone(),
-            ground: self.ground.borrow().clone(),
+            air,
+            ground,
             aircraft: *self.aircraft.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    /// What has happened to either side since the last call.
-    pub fn poll_event(&mut self) -> Option<(Side, NodeEvent)> {
+    /// What has happened to either side or to a link since the last call.
+    pub fn poll_event(&mut self) -> Option<Happening> {
         self.events.try_recv().ok()
     }
 
@@ -262,15 +318,17 @@ impl Demo {
 
     /// Ends everything and says how it went.
     pub fn finish(mut self, profile: &Profile) -> Report {
-        let (view, now) = (self.link(), Instant::now());
-        let up = self.commands.verdict(Side::Air, &view, now);
-        let down = self.commands.verdict(Side::Ground, &view, now);
-        let picture = self.pictures.verdict(&view, now);
-        let outage = view.longest_outage();
+        let (links, now) = (self.links(), Instant::now());
+        let (air, ground) = (self.air.borrow().clone(), self.ground.borrow().clone());
+        let up = self.commands.verdict(Side::Air, &links, now);
+        let down = self.commands.verdict(Side::Ground, &links, now);
+        let picture = self.pictures.verdict(&links, now);
+        let outage = links.none_there().longest_outage();
+        let (bearers, replication) = (self.bearers(&links, &air, &ground), self.replication(&air, &ground));
+        let cut = self.cut(&links);
         let seconds = (now - self.started).as_secs_f64();
         let mut failures = judge(&up, &down, &picture);
         failures.extend(self.end());
-        let ms = |duration: Duration| (duration.as_secs_f64() * 1e5).round() / 100.0;
         Report {
             profile: profile.name,
             seed: self.seed,
@@ -282,7 +340,7 @@ impl Demo {
                 delivered: up.delivered + down.delivered,
                 twice: up.twice + down.twice,
             },
-            propagation_ms: ms(view.propagation(Side::Air, now)),
+            propagation_ms: ms(links.propagation(Side::Air, now)),
             video: VideoReport {
                 frames_sent: picture.sent,
                 frames_shown: picture.shown,
@@ -294,13 +352,29 @@ impl Demo {
                 outage_ms: outage.map(|(begin, end)| ms(end - begin)),
                 without_control_ms: outage.and_then(|(begin, end)| self.commands.without_control(begin, end)).map(ms),
             },
-            address_changes: view.address_changes.len(),
+            address_changes: links.views().iter().map(|view| view.address_changes.len()).sum(),
+            bearers,
+            replication,
+            cut,
             failures,
         }
     }
 
-    fn link(&self) -> LinkView {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn links(&self) -> Links {
+        let view = |view: &SharedView| view.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Links::new(self.views.iter().map(view).collect())
+    }
+
+    fn bearers(&self, links: &Links, air: &StatusSnapshot, ground: &StatusSnapshot) -> Vec<BearerReport> {
+        if self.views.len() > 1 { bearers::report(links, air, ground) } else { Vec::new() }
+    }
+
+    fn replication(&self, air: &StatusSnapshot, ground: &StatusSnapshot) -> Option<ReplicationReport> {
+        (self.views.len() > 1).then(|| ReplicationReport::new(air, ground))
+    }
+
+    fn cut(&self, links: &Links) -> Option<CutReport> {
+        CutReport::new(self.started, links, &self.commands, &self.pictures)
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> anyhow::Result<()> {
@@ -352,15 +426,17 @@ fn judge(up: &Verdict, down: &Verdict, picture: &picture::PictureVerdict) -> Vec
     failures
 }
 
-/// Waits until both sides say that the link is up; what is measured begins then.
+/// Waits until both sides say that the link is up, and each bearer of several; what is measured begins then.
 fn wait_for_link(
     air: &watch::Receiver<StatusSnapshot>,
     ground: &watch::Receiver<StatusSnapshot>,
+    bearers: usize,
 ) -> anyhow::Result<()> {
     let until = Instant::now() + SET_UP_TIME;
-    while !(is_up(&air.borrow()) && is_up(&ground.borrow())) {
+    while up(&air.borrow()).min(up(&ground.borrow())) < bearers {
         if Instant::now() > until {
-            return Err(anyhow!("the link did not come up within {} s", SET_UP_TIME.as_secs()));
+            let which = if bearers > 1 { "not all bearers came" } else { "the link did not come" };
+            return Err(anyhow!("{which} up within {} s", SET_UP_TIME.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -382,7 +458,7 @@ impl Running {
     fn start(
         name: &str,
         config: NodeConfig,
-        tell: mpsc::Sender<(Side, NodeEvent)>,
+        tell: mpsc::Sender<Happening>,
         camera: Option<mpsc::Sender<aquila_net::node::CameraRequest>>,
     ) -> anyhow::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
@@ -407,7 +483,7 @@ impl Running {
                 let _ = ready.send(Ok((addresses, node.snapshots(), node.frame_gate())));
                 let forward = async {
                     while let Some(event) = happened.recv().await {
-                        let _ = tell.try_send((side, event));
+                        let _ = tell.try_send(Happening::Node(side, event));
                     }
                 };
                 tokio::join!(forward, node.run(async { drop(stopped.await) }));
@@ -421,15 +497,33 @@ impl Running {
     }
 }
 
-type Stoppable = (oneshot::Sender<()>, JoinHandle<anyhow::Result<()>>);
+/// A link on a thread of its own.
+struct RunningRelay {
+    /// Where the aircraft finds the ground station by this link.
+    address: SocketAddr,
+    view: SharedView,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<anyhow::Result<()>>,
+}
 
-fn start_relay(ground: SocketAddr, profile: Profile, seed: u64) -> anyhow::Result<(SocketAddr, SharedView, Stoppable)> {
+/// One link for each bearer. Their profiles begin at different times, since two networks do not hand over at once.
+fn start_relays(ground: SocketAddr, profiles: Vec<Profile>, seed: u64) -> anyhow::Result<Vec<RunningRelay>> {
+    let count = profiles.len().max(1) as u32;
+    let numbered = (0..).zip(profiles);
+    let relays = numbered.map(|(number, profile)| {
+        let ahead = profile.cycle * number / count;
+        start_relay(ground, links::further(profile, number), seed.wrapping_add(number.into()), ahead)
+    });
+    relays.collect()
+}
+
+fn start_relay(ground: SocketAddr, profile: Profile, seed: u64, ahead: Duration) -> anyhow::Result<RunningRelay> {
     let (stop, stopped) = oneshot::channel::<()>();
     let (ready, started) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async move {
-            let relay = Relay::new(ground, profile, seed).await?;
+            let relay = Relay::new(ground, profile, seed, ahead).await?;
             let _ = ready.send((relay.address()?, relay.view()));
             tokio::select! {
                 () = relay.run() => {}
@@ -439,7 +533,12 @@ fn start_relay(ground: SocketAddr, profile: Profile, seed: u64) -> anyhow::Resul
         })
     })?;
     let (address, view) = started.recv().map_err(|_| anyhow!("no free port for the emulated link"))?;
-    Ok((address, view, (stop, thread)))
+    Ok(RunningRelay { address, view, stop, thread })
+}
+
+/// To a hundredth of a millisecond.
+fn ms(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e5).round() / 100.0
 }
 
 fn fresh_identity() -> anyhow::Result<Identity> {
@@ -462,7 +561,7 @@ fn free_udp_port() -> anyhow::Result<SocketAddr> {
     UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).context("no free port")
 }
 
-/// Whether a node says that its link is up.
-fn is_up(snapshot: &StatusSnapshot) -> bool {
-    snapshot.bearers.iter().any(|bearer| bearer.state == LinkState::Up.name())
+/// How many bearers are up, as a node says.
+fn up(snapshot: &StatusSnapshot) -> usize {
+    snapshot.bearers.iter().filter(|bearer| bearer.state == LinkState::Up.name()).count()
 }

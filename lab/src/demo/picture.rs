@@ -12,7 +12,7 @@ use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, Side};
 use tokio::sync::mpsc;
 
-use super::relay::LinkView;
+use super::links::Links;
 use crate::camera::{
     Decoder, Depacketizer, Encoder, EncoderConfig, Packetizer, PacketizerConfig, Scene, Yuv, psnr_luma_db,
     read_frame_number,
@@ -94,14 +94,14 @@ impl PictureLog {
         }
     }
 
-    /// Judges what was seen over this link.
-    pub fn verdict(&self, view: &LinkView, now: Instant) -> PictureVerdict {
+    /// Judges what was seen over these links.
+    pub fn verdict(&self, links: &Links, now: Instant) -> PictureVerdict {
         let record = self.lock();
         let recent = Duration::from_secs(1);
         let judged = || record.frames.iter().filter(|frame| now.saturating_duration_since(frame.at) >= recent);
         let shown = || judged().filter_map(|frame| Some((frame.at, frame.shown?)));
         let is_late =
-            |(filmed, shown): &(Instant, Instant)| *shown - *filmed > view.propagation(Side::Air, *filmed) + LATE;
+            |(filmed, shown): &(Instant, Instant)| *shown - *filmed > links.propagation(Side::Air, *filmed) + LATE;
         let latencies: Vec<_> = shown().map(|(filmed, shown)| shown - filmed).collect();
         PictureVerdict {
             sent: judged().count(),
@@ -110,6 +110,11 @@ impl PictureLog {
             latencies,
             psnr_db: (record.psnr_count > 0).then(|| record.psnr_sum / record.psnr_count as f64),
         }
+    }
+
+    /// When the first picture filmed since `since` was shown.
+    pub fn first_shown(&self, since: Instant) -> Option<Instant> {
+        self.lock().frames.iter().filter(|frame| frame.at >= since).filter_map(|frame| frame.shown).min()
     }
 
     /// Latency of the newest frame shown, and its quality.

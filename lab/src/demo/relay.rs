@@ -20,6 +20,8 @@ pub struct LinkView {
     pub delays: [Vec<(Instant, Duration)>; 2],
     /// Outages: begin, and end if it has ended.
     pub outages: Vec<(Instant, Option<Instant>)>,
+    /// Times at which the demo cut the link: nothing passes, and what was on its way is lost.
+    pub cuts: Vec<(Instant, Option<Instant>)>,
     /// Address changes.
     pub address_changes: Vec<Instant>,
     /// Bytes that came out on the ground.
@@ -34,16 +36,43 @@ impl LinkView {
         in_force.map_or(Duration::ZERO, |(_, delay)| *delay)
     }
 
-    /// The time that something sent at `sent` and arrived at `arrived` took beyond what the link itself takes: over
-    /// propagation, counted from when it could leave.
-    pub fn over_propagation(&self, from: Side, sent: Instant, arrived: Instant) -> Duration {
-        let left = self.sendable_at(sent);
-        arrived.saturating_duration_since(left).saturating_sub(self.propagation(from, left))
-    }
-
     /// Whether the link is out now.
     pub fn is_out(&self) -> bool {
         self.outages.last().is_some_and(|(_, end)| end.is_none())
+    }
+
+    /// Whether it is cut now.
+    pub fn is_cut(&self) -> bool {
+        self.cuts.last().is_some_and(|(_, end)| end.is_none())
+    }
+
+    /// Outages and cuts in order of time, as one where they meet.
+    pub fn interruptions(&self) -> Vec<(Instant, Option<Instant>)> {
+        let mut all = [&self.outages[..], &self.cuts[..]].concat();
+        all.sort_by_key(|(begin, _)| *begin);
+        let mut merged: Vec<(Instant, Option<Instant>)> = Vec::new();
+        for (begin, end) in all {
+            match merged.last_mut() {
+                Some((_, last)) if last.is_none_or(|last| begin <= last) => {
+                    *last = last.and_then(|last| Some(last.max(end?)));
+                }
+                _ => merged.push((begin, end)),
+            }
+        }
+        merged
+    }
+
+    /// When something sent at `sent` could arrive at the earliest; `None` if that depends on when the link returns.
+    pub fn earliest(&self, from: Side, sent: Instant) -> Option<Instant> {
+        let mut left = sent;
+        for (begin, end) in self.interruptions() {
+            // An outage holds what comes; a cut takes also what is on its way.
+            let lost = self.cuts.iter().any(|(cut, _)| *cut == begin) && begin < left + self.propagation(from, left);
+            if (begin <= left || lost) && end.is_none_or(|end| left < end) {
+                left = end?;
+            }
+        }
+        Some(left + self.propagation(from, left))
     }
 
     /// Begin and end of the longest outage that has ended; the first of those alike.
@@ -61,12 +90,6 @@ impl LinkView {
         };
         self.outages.iter().rev().fold(now, earlier)
     }
-
-    /// When something sent at `sent` could leave at the earliest: at once, or at the end of the outage.
-    pub fn sendable_at(&self, sent: Instant) -> Instant {
-        let within = |(begin, end): &&(Instant, Option<Instant>)| *begin <= sent && end.is_none_or(|end| sent < end);
-        self.outages.iter().find(within).and_then(|(_, end)| *end).unwrap_or(sent)
-    }
 }
 
 /// The relay's view, shared with the display.
@@ -83,15 +106,16 @@ pub struct Relay {
     air: Option<SocketAddr>,
     profile: Profile,
     seed: u64,
+    ahead: Duration,
     view: SharedView,
 }
 
 impl Relay {
-    /// A relay to `ground`.
+    /// A relay to `ground`, which begins this far into the profile.
     ///
     /// # Errors
     /// If the machine has no free port.
-    pub async fn new(ground: SocketAddr, profile: Profile, seed: u64) -> std::io::Result<Self> {
+    pub async fn new(ground: SocketAddr, profile: Profile, seed: u64, ahead: Duration) -> std::io::Result<Self> {
         let view = LinkView {
             up_bps: profile.up.rate_bps,
             delays: [profile.up.delay, profile.down.delay].map(|delay| vec![(Instant::now(), delay)]),
@@ -104,6 +128,7 @@ impl Relay {
             air: None,
             profile,
             seed,
+            ahead,
             view: Arc::new(Mutex::new(view)),
         })
     }
@@ -123,7 +148,10 @@ impl Relay {
 
     /// Relays until it is dropped.
     pub async fn run(mut self) {
-        let mut link: Link<Vec<u8>> = Link::new(&self.profile, self.seed, Instant::now());
+        let now = Instant::now();
+        // A machine that has not run for so long yet begins at the profile's start.
+        let start = now.checked_sub(self.ahead).unwrap_or(now);
+        let mut link: Link<Vec<u8>> = Link::new(&self.profile, self.seed, start);
         let (mut up, mut down) = (vec![0; 2048], vec![0; 2048]);
         loop {
             let deadline = link.next_deadline().unwrap_or_else(|| Instant::now() + Duration::from_secs(1));
@@ -131,12 +159,16 @@ impl Relay {
                 Ok((len, from)) = self.towards_air.recv_from(&mut up) => {
                     self.air = Some(from);
                     self.catch_up(&mut link).await;
-                    // A full queue or bad luck: what a link does.
-                    let _ = link.up.push(Instant::now(), len + IP_UDP, up[..len].to_vec());
+                    if !self.lock().is_cut() {
+                        // A full queue or bad luck: what a link does.
+                        let _ = link.up.push(Instant::now(), len + IP_UDP, up[..len].to_vec());
+                    }
                 }
                 Ok((len, _)) = self.towards_ground.recv_from(&mut down) => {
                     self.catch_up(&mut link).await;
-                    let _ = link.down.push(Instant::now(), len + IP_UDP, down[..len].to_vec());
+                    if !self.lock().is_cut() {
+                        let _ = link.down.push(Instant::now(), len + IP_UDP, down[..len].to_vec());
+                    }
                 }
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
@@ -150,12 +182,17 @@ impl Relay {
         while let Some((at, change)) = link.poll_change(now) {
             self.on_change(at, change).await;
         }
+        // A cut takes what is on its way, too.
+        let cut = self.lock().is_cut();
         while let Some(packet) = link.up.pop(now) {
+            if cut {
+                continue;
+            }
             self.lock().delivered_up += packet.len() as u64 + IP_UDP as u64;
             let _ = self.towards_ground.send_to(&packet, self.ground).await;
         }
         while let Some(packet) = link.down.pop(now) {
-            if let Some(air) = self.air {
+            if let Some(air) = self.air.filter(|_| !cut) {
                 let _ = self.towards_air.send_to(&packet, air).await;
             }
         }
@@ -200,13 +237,61 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut view = LinkView { outages: vec![(at(100), Some(at(300))), (at(900), None)], ..LinkView::default() };
-        assert_eq!(view.sendable_at(at(99)), at(99));
-        assert_eq!(view.sendable_at(at(100)), at(300));
-        assert_eq!(view.sendable_at(at(300)), at(300));
-        assert_eq!(view.sendable_at(at(950)), at(950), "not known yet");
+        let earliest = |view: &LinkView, sent| view.earliest(Side::Air, at(sent));
+        assert_eq!(earliest(&view, 99), Some(at(99)));
+        assert_eq!(earliest(&view, 100), Some(at(300)));
+        assert_eq!(earliest(&view, 300), Some(at(300)));
+        assert_eq!(earliest(&view, 950), None, "not known yet");
         assert!(view.is_out());
         view.outages.pop();
         assert!(!view.is_out());
+        view.cuts = vec![(at(250), Some(at(500)))];
+        assert_eq!(view.interruptions(), [(at(100), Some(at(500)))]);
+        assert_eq!(earliest(&view, 100), Some(at(500)));
+    }
+
+    #[test]
+    fn a_cut_lets_nothing_pass_either_way_and_leaves_other_links_alone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let bind = || UdpSocket::bind("127.0.0.1:0");
+            let (air, ground) = (bind().await.unwrap(), bind().await.unwrap());
+            let clean = Profile::by_name("clean").unwrap();
+            let to = ground.local_addr().unwrap();
+            let first = Relay::new(to, clean.clone(), 1, Duration::ZERO).await.unwrap();
+            let second = Relay::new(to, clean, 2, Duration::ZERO).await.unwrap();
+            let addresses = [first.address().unwrap(), second.address().unwrap()];
+            let view = first.view();
+            let scenario = async {
+                let mut buffer = [0; 16];
+                let soon = Duration::from_millis(500);
+                for address in addresses {
+                    air.send_to(b"up", address).await.unwrap();
+                    let (_, relay) = tokio::time::timeout(soon, ground.recv_from(&mut buffer)).await.unwrap().unwrap();
+                    ground.send_to(b"down", relay).await.unwrap();
+                    let (_, from) = tokio::time::timeout(soon, air.recv_from(&mut buffer)).await.unwrap().unwrap();
+                    assert_eq!(from, address);
+                }
+                // The first link is cut while a packet is on its way.
+                air.send_to(b"lost", addresses[0]).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                view.lock().unwrap().cuts.push((Instant::now(), None));
+                air.send_to(b"lost", addresses[0]).await.unwrap();
+                air.send_to(b"other", addresses[1]).await.unwrap();
+                let (len, _) = tokio::time::timeout(soon, ground.recv_from(&mut buffer)).await.unwrap().unwrap();
+                assert_eq!(&buffer[..len], b"other");
+                assert!(tokio::time::timeout(soon, ground.recv_from(&mut buffer)).await.is_err(), "it was cut");
+                view.lock().unwrap().cuts[0].1 = Some(Instant::now());
+                air.send_to(b"again", addresses[0]).await.unwrap();
+                let (len, _) = tokio::time::timeout(soon, ground.recv_from(&mut buffer)).await.unwrap().unwrap();
+                assert_eq!(&buffer[..len], b"again");
+            };
+            tokio::select! {
+                () = first.run() => {}
+                () = second.run() => {}
+                () = scenario => {}
+            }
+        });
     }
 
     #[test]
@@ -233,22 +318,5 @@ mod tests {
         assert_eq!(view.longest_outage(), None);
         view.outages = vec![outage(0, 2), outage(100, 300), outage(500, 700), (at(800), None)];
         assert_eq!(view.longest_outage(), Some((at(100), at(300))));
-    }
-
-    #[test]
-    fn propagation_is_what_it_was_when_the_packet_left() {
-        let start = Instant::now();
-        let ms = Duration::from_millis;
-        let at = |time| start + ms(time);
-        let up = vec![(at(0), ms(30)), (at(1_000), ms(90))];
-        let view = LinkView {
-            outages: vec![(at(900), Some(at(1_100)))],
-            delays: [up, vec![(at(0), ms(20))]],
-            ..LinkView::default()
-        };
-        assert_eq!(view.over_propagation(Side::Air, at(500), at(535)), ms(5));
-        assert_eq!(view.over_propagation(Side::Air, at(950), at(1_200)), ms(10), "it could leave at 1,100");
-        assert_eq!(view.over_propagation(Side::Ground, at(1_500), at(1_521)), ms(1));
-        assert_eq!(view.over_propagation(Side::Ground, at(1_500), at(1_510)), ms(0));
     }
 }

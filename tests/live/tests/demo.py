@@ -39,6 +39,7 @@ def demo(bench):
     beyond = handover["without_control_ms"] - handover["outage_ms"] - report["propagation_ms"]
     check(beyond < 500, f"without control {beyond:.0f} ms longer than the outage and propagation")
     check(report["c2_down_ms"]["p50"] < 50 and report["c2_up_ms"]["p50"] < 100, "the link is slow")
+    check(not {"bearers", "replication", "cut"} & report.keys(), "one bearer is reported like several")
     figures = {name: report[name] for name in ("c2_up_ms", "c2_down_ms")}
     return f"{json.dumps(figures)}, {video['frames_shown']} of {video['frames_sent']} frames, {video['psnr_db']} dB, {beyond:.0f} ms after the handover"
 
@@ -51,6 +52,32 @@ def demo_made_up(bench):
     check((report["profile"], report["seed"]) == ("uav", 24), f"{report['profile']}, seed {report['seed']}")
     check("above many cells" in result.stderr, f"it is not said what link it is: {result.stderr[:300]}")
     return f"{report['video']['frames_shown']} of {report['video']['frames_sent']} frames"
+
+
+@test("demo over two bearers, one cut in flight", seconds=40)
+def demo_bearers(bench):
+    result = fly("--headless", "--seconds", "15", "--profile", "clean", "--bearers", "2", "--json")
+    check(result.returncode == 0, f"exit code {result.returncode}: {result.stderr[-500:]}")
+    report = json.loads(result.stdout)
+    bearers = {bearer["name"]: bearer for bearer in report["bearers"]}
+    check(sorted(bearers) == ["lte-a", "lte-b"], f"bearers: {sorted(bearers)}")
+    check(all(bearer["state"] == "up" and bearer["bytes_up"] > 0 for bearer in bearers.values()), f"bearers: {bearers}")
+    commands, cut, cost = report["commands"], report["cut"], report["replication"]
+    check(commands["sent"] > 200 and commands["delivered"] == commands["sent"] and commands["twice"] == 0, f"commands: {commands}")
+    check(cut["bearer"] in bearers and 5 < cut["at_s"] < 9 and 2.5 < cut["lasted_s"] < 4, f"cut: {cut}")
+    for text in (f"{cut['bearer']} is cut", f"{cut['bearer']} is there again"):
+        check(text in result.stderr, f"'{text}' is not in the log: {result.stderr[-1000:]}")
+    # The bounds themselves are for an idle machine.
+    check(cut["commands"] > 40 and is_number(cut["worst_command_ms"]), f"cut: {cut}")
+    check(cut["worst_command_ms"] < cut["bound_ms"] + 200 and cut["first_picture_ms"] < 1000, f"cut: {cut}")
+    # The cut was felt: what came first by the other bearer then came by no other.
+    other = next(bearer for name, bearer in bearers.items() if name != cut["bearer"])
+    check(other["control_first_up"] > 10 and other["control_first_down"] > 10, f"nothing came first by the other one: {bearers}")
+    check(cost["copies"] > 200 and 0 < cost["share"] < 0.2, f"replication: {cost}")
+    return (
+        f"cut of {cut['lasted_s']} s: worst command {cut['worst_command_ms']:.0f} ms ({cut['commands_beyond']} of {cut['commands']} beyond "
+        f"{cut['bound_ms']:.0f}), first picture after {cut['first_picture_ms']:.0f} ms; copies are {cost['share']:.1%} of all"
+    )
 
 
 @test("demo: table, ports taken, Ctrl-C")
