@@ -152,6 +152,10 @@ impl Relay {
         // A machine that has not run for so long yet begins at the profile's start.
         let start = now.checked_sub(self.ahead).unwrap_or(now);
         let mut link: Link<Vec<u8>> = Link::new(&self.profile, self.seed, start);
+        self.catch_up(&mut link).await;
+        // What the profile did before it was begun is no part of the run.
+        self.lock().address_changes.clear();
+        self.lock().outages.retain(|(_, end)| end.is_none());
         let (mut up, mut down) = (vec![0; 2048], vec![0; 2048]);
         loop {
             let deadline = link.next_deadline().unwrap_or_else(|| Instant::now() + Duration::from_secs(1));
