@@ -6,8 +6,10 @@
 mod changes;
 mod config;
 mod dial;
+mod events;
 mod gate;
 mod lane;
+mod network;
 mod picture;
 mod snapshot;
 
@@ -22,9 +24,9 @@ use std::time::{Duration, Instant, SystemTime};
 use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::router::{EndpointConfig, EndpointKind, Router, RouterConfig};
 use aquila_proto::mavlink::{EndpointId, Frame, RadioReporter, Version};
-use aquila_proto::quic::{DisconnectReason, MemoryTickets, QuicConfig, TicketStore, TlsError};
+use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore, TlsError};
 use aquila_proto::session::Arrival;
-use aquila_proto::{BearerId, Bitrate, Class, Event, LinkState, Output, Session, SessionConfig, Side};
+use aquila_proto::{BearerId, Bitrate, Class, LinkState, Output, Session, SessionConfig, Side};
 use tokio::sync::{mpsc, watch};
 
 pub use config::{NodeConfig, Role};
@@ -39,8 +41,7 @@ use crate::netwatch::{self, NetworkChange};
 use crate::socket::Datagram;
 use crate::status::{StatusError, StatusServer, StatusSnapshot};
 use crate::store::{self, Store};
-use crate::video::{Flow, VideoDatagram, VideoInput, VideoOutput, VideoSpec};
-use dial::Dialler;
+use crate::video::{VideoDatagram, VideoInput, VideoOutput, VideoSpec};
 use lane::Lanes;
 
 /// Snapshots for the status page are taken this often, and the autopilot's flow control looks at the queue.
@@ -395,80 +396,6 @@ impl Node {
         self.session.set_radio(Instant::now(), bearer, radio);
     }
 
-    fn on_network_change(&mut self, change: NetworkChange) {
-        let now = Instant::now();
-        for index in 0..self.lanes.len() {
-            let refused = self.lanes.refused(index);
-            let lane = self.lanes.get(index);
-            if lane.is_concerned(&change) {
-                lane.changes.on_change(now, change.what, refused);
-            }
-        }
-    }
-
-    /// Bearers are to come and go.
-    fn on_wanted(&mut self, wanted: &[BearerSpec]) {
-        let Role::Connect(remote) = self.config.role.clone() else { return };
-        let default = [BearerSpec::default()];
-        let wanted = if wanted.is_empty() { &default[..] } else { wanted };
-        let now = Instant::now();
-        let there: Vec<_> = self.lanes.iter().filter_map(|lane| Some((lane.bearer?, lane.spec.clone()))).collect();
-        let missing = wanted.iter().filter(|spec| !there.iter().any(|(_, own)| own == *spec));
-        // The new ones first: the last bearer is never taken away.
-        for spec in missing {
-            match self.session.add_bearer(now, lane::described(spec, None)) {
-                Ok(Some(bearer)) => {
-                    tracing::info!(bearer = spec.name(), "bearer added");
-                    self.lanes.connect(bearer, spec.clone(), &remote);
-                    self.names.insert(bearer, spec.name());
-                }
-                Ok(None) => tracing::warn!(bearer = spec.name(), "bearer not added: there are too many"),
-                Err(error) => tracing::warn!(%error, bearer = spec.name(), "bearer not added"),
-            }
-            self.drain(now);
-        }
-        for (bearer, spec) in there.into_iter().filter(|(_, own)| !wanted.contains(own)) {
-            tracing::info!(bearer = spec.name(), "bearer removed");
-            self.session.remove_bearer(now, bearer);
-            // Its goodbye leaves with this.
-            self.drain(now);
-            self.lanes.remove(bearer);
-            self.names.remove(&bearer);
-        }
-    }
-
-    /// Probes a bearer if the network has changed and nothing has been heard since.
-    fn on_changes(&mut self, now: Instant, index: usize) {
-        if self.lanes.get(index).changes.due().is_none_or(|due| now < due) {
-            return;
-        }
-        let bearer = self.lanes.get(index).bearer;
-        let stats = self.session.stats(now);
-        let own = stats.bearers.iter().find(|own| Some(own.bearer) == bearer);
-        let (silence, rtt) = own.map_or((stats.silence, stats.main().rtt), |own| (own.silence, own.rtt));
-        let word = silence.and_then(|silence| now.checked_sub(silence));
-        if self.lanes.get(index).changes.is_time(now, word) {
-            self.lanes.reopen_bound_socket(index, &self.config.role);
-            let refused = self.lanes.refused(index);
-            self.lanes.get(index).changes.on_probe(now, refused, rtt);
-            self.session.network_changed(now, bearer);
-            self.drain(now);
-        }
-    }
-
-    /// The other side's address has been looked up.
-    fn on_address(&mut self, index: usize, address: Option<SocketAddr>) {
-        let (Some(address), Some(bearer)) = (address, self.lanes.get(index).bearer) else { return };
-        let now = Instant::now();
-        if !self.lanes.open_towards(index, address) {
-            return;
-        }
-        if let Err(error) = self.session.reconnect(now, bearer, address) {
-            self.lanes.diallers.get(index).on_failure(&error.to_string());
-        }
-        self.drain(now);
-    }
-
     /// Does what the session says, until it says to wait.
     fn drain(&mut self, now: Instant) {
         self.drain_unflushed(now);
@@ -505,98 +432,6 @@ impl Node {
         }
         for event in events {
             self.on_event(now, event);
-        }
-    }
-
-    fn on_event(&mut self, now: Instant, event: Event) {
-        match event {
-            Event::Mavlink { frame, .. } => {
-                let link = self.link;
-                self.route(now, link, &frame);
-            }
-            Event::Video { flow, packets, .. } => {
-                if let Some(flow) = Flow::new(flow) {
-                    self.viewers.send(flow, packets);
-                }
-            }
-            Event::TargetRate(rate) => self.ask_camera(CameraRequest::Rate(rate)),
-            Event::RecoveryPointWanted { flow } => self.ask_camera(CameraRequest::RecoveryPoint { flow }),
-            Event::Hold(hold) => self.ask_camera(CameraRequest::Hold(hold)),
-            Event::State { state, silence } => {
-                match state {
-                    LinkState::Up => tracing::info!("link up"),
-                    LinkState::Stalled => tracing::debug!(?silence, "link stalled"),
-                    LinkState::Lost => tracing::warn!(?silence, "link lost: nothing heard from the other side"),
-                    LinkState::Down => tracing::warn!("link down: no connection"),
-                }
-                if let (LinkState::Up, [only]) = (state, &self.session.bearers()[..])
-                    && let Some(dialler) = self.lanes.dialler(*only)
-                {
-                    dialler.on_up();
-                }
-                self.tell(NodeEvent::State(state, silence));
-            }
-            Event::BearerState { bearer, state, silence } => {
-                let name = self.name_of(bearer);
-                match state {
-                    LinkState::Up => {
-                        self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_up);
-                        tracing::info!(bearer = name, "bearer up");
-                    }
-                    LinkState::Stalled => tracing::debug!(bearer = name, ?silence, "bearer stalled"),
-                    LinkState::Lost => tracing::warn!(bearer = name, ?silence, "bearer lost: nothing heard on it"),
-                    LinkState::Down => tracing::warn!(bearer = name, "bearer down: no connection"),
-                }
-                self.tell(NodeEvent::BearerState(name, state, silence));
-            }
-            Event::Rerouted { class, bearer } => {
-                let name = self.name_of(bearer);
-                tracing::info!(class = class.name(), bearer = name, "goes by another bearer");
-                self.tell(NodeEvent::Rerouted(class, name));
-            }
-            Event::Connected { bearer, remote, resumed } => {
-                tracing::info!(%remote, resumed, bearer = self.name_of(bearer), "connected");
-                self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_connected);
-                self.tell(NodeEvent::Connected(remote, resumed));
-            }
-            Event::Disconnected { bearer, reason } => {
-                let name = self.name_of(bearer);
-                match reason {
-                    DisconnectReason::Superseded => tracing::info!(%reason, bearer = name, "disconnected"),
-                    _ => tracing::warn!(%reason, bearer = name, "disconnected"),
-                }
-                self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_disconnected);
-                self.tell(NodeEvent::Disconnected(reason.to_string()));
-            }
-            Event::AddressWanted(bearer) => {
-                let stats = self.session.stats(now);
-                let remote = stats.bearers.iter().find(|own| own.bearer == bearer).and_then(|own| own.remote);
-                if let Some(dialler) = self.lanes.dialler(bearer) {
-                    dialler.on_silence();
-                    dialler.look_up(remote);
-                }
-            }
-            Event::PeerMoved { bearer, from, to } => {
-                tracing::info!(%from, %to, bearer = self.name_of(bearer), "the other side's address changed");
-                self.tell(NodeEvent::PeerMoved(from, to));
-            }
-            Event::Hello { bearer, name, version, revision } => {
-                if matches!(self.config.role, Role::Listen(_)) && !name.is_empty() {
-                    self.names.insert(bearer, name);
-                }
-                let (ours, name) = (env!("CARGO_PKG_VERSION"), self.name_of(bearer));
-                tracing::info!(version, revision, ours, bearer = name, "the other side says hello");
-                self.snapshots.set_peer_version(version);
-            }
-            Event::SameSide => {
-                let side = self.config.side.name();
-                tracing::error!("the other side is {side} too: run `aquila air` on the aircraft, `aquila ground` here");
-            }
-            Event::Unknown { from, reason, count } => {
-                tracing::warn!(%from, reason, count, "unknown peer not answered (reported once a minute)");
-            }
-            // Nobody here reads or writes bulk yet: what is not read holds the other side back.
-            Event::BulkReadable | Event::BulkRestarted => {}
         }
     }
 
