@@ -148,8 +148,8 @@ fn one_of_two_is_cut_while_video_fills_it() {
         let mut pair = saturated(seed, &normal(&[path(4, 20, 0.0), path(4, 30, 0.0)]), Bitrate::mbps(3), ms(12_000));
         pair.run_until(ms(6_000));
         let stats = pair.stats(Side::Air);
-        let (used, rtt) = (stats.video, 1 - stats.video);
-        let rtt = stats.bearers[rtt].rtt_min.unwrap();
+        let used = stats.video;
+        let rtt = stats.bearers[1 - used].rtt_min.unwrap();
         pair.begin_outage_of(used, &BOTH, Outage::Drop);
         let cut = ms(6_000);
         pair.run_until(ms(13_000));
@@ -161,8 +161,7 @@ fn one_of_two_is_cut_while_video_fills_it() {
             assert!(worst <= rtt.mul_f64(1.25) + ms(20), "{worst:?}");
         }
         let first = pair.frames.iter().find(|frame| frame.sent >= cut && frame.arrived > cut).unwrap();
-        let other = pair.frames.iter().find(|frame| frame.arrived > cut + ms(31)).unwrap();
-        eprintln!("first frame after {:?} {:?}; {:?}", first.arrived - cut, other.arrived - cut, pair.reroutes);
+        eprintln!("first frame after {:?}; {:?}", first.arrived - cut, pair.reroutes);
         assert!(first.arrived - cut <= ms(250), "{:?}", first.arrived - cut);
     }
 }

@@ -174,7 +174,11 @@ impl CutReport {
             // Those that were on their way are lost on the bearer that was cut, too.
             for (sent, arrived) in commands.sent_within(side, begin - cut.round_trip(begin), until) {
                 report.commands += 1;
-                let Some(arrived) = arrived else { continue };
+                let Some(arrived) = arrived else {
+                    // Lost, which is later than any.
+                    report.commands_beyond += 1;
+                    continue;
+                };
                 let left = others.earliest(side, sent) - others.propagation(side, sent);
                 let took = arrived.saturating_duration_since(left);
                 report.commands_beyond += usize::from(took > bound(&others, left));
@@ -268,6 +272,7 @@ mod tests {
             let number = log.on_sent(Side::Ground, at(sent));
             log.on_arrived(Side::Ground, number, at(arrived));
         }
+        log.on_sent(Side::Air, at(1_500));
         let pictures = PictureLog::default();
         let report =
             |near: &LinkView| CutReport::new(start, &Links::new(vec![near.clone(), far.clone()]), &log, &pictures);
@@ -275,7 +280,7 @@ mod tests {
         near.cuts = vec![(at(1_000), Some(at(2_000)))];
         let report = report(&near).unwrap();
         assert_eq!((report.bearer.as_str(), report.at_s, report.lasted_s), ("lte-a", 1.0, Some(1.0)));
-        assert_eq!((report.commands, report.commands_beyond), (2, 1));
+        assert_eq!((report.commands, report.commands_beyond), (3, 2), "one late, one lost");
         assert_eq!((report.worst_command_ms, report.bound_ms), (Some(150.0), 145.0));
         assert_eq!(report.first_picture_ms, None);
     }

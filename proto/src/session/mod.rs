@@ -515,11 +515,14 @@ impl Session {
 
     /// Tells encoders that do not ask before each frame to pause, and to go on.
     fn update_hold(&mut self, now: Instant) {
+        let mut load = Load::default();
         for index in 0..self.bearers.len() {
-            let load = self.load(index);
-            self.bearers[index].controller.poll(now, load);
+            let own = self.load(index);
+            self.bearers[index].controller.poll(now, own);
+            if index == self.video_bearer() {
+                load = own;
+            }
         }
-        let load = self.load(self.video_bearer());
         if self.video_out.is_empty() {
             return;
         }
