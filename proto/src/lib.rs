@@ -1,6 +1,7 @@
 //! Aquila's sans-IO core.
 #![forbid(unsafe_code)]
 
+pub mod aerotp;
 mod bearer;
 pub mod cc;
 pub mod class;
