@@ -123,6 +123,11 @@ impl SendClock {
         Self { epoch: now, last: 0, count: 0 }
     }
 
+    /// What the clock shows.
+    pub(super) fn now(&self, now: Instant) -> u64 {
+        micros(now.saturating_duration_since(self.epoch)).max(self.last)
+    }
+
     /// The next number.
     pub(super) fn next(&mut self, now: Instant) -> u64 {
         self.last = micros(now.saturating_duration_since(self.epoch)).max(self.last + 1);

@@ -58,7 +58,7 @@ pub struct Security {
     last_begun: Option<Instant>,
     /// Attempts since the last that was answered.
     unanswered: u32,
-    /// Newest first, [`KEPT`] at most.
+    /// Newest first. Two that both ends have finished, and for the responder [`UNFINISHED`] others.
     associations: Vec<Association>,
     accepted: Option<u64>,
     accepted_is_new: bool,
@@ -123,7 +123,7 @@ pub struct Sealed<'a> {
     /// The segment's number: microseconds of our clock in this association, more if they ran out. The header has the low
     /// 32 bits.
     pub number: u64,
-    /// Counter of the association it is sealed in, or of the attempt if it is early; see [`Security::still_holds`].
+    /// Counter of the association it is sealed in, or of the attempt if it is early.
     pub association: u64,
 }
 
@@ -134,8 +134,9 @@ pub struct Opened<'a> {
     pub plaintext: &'a mut [u8],
     /// Its number by the peer's clock, see [`Sealed::number`].
     pub number: u64,
-    /// Whether this number was opened before, or is so old that it cannot be told: a copy, a retransmission or a replay.
-    /// 4096 numbers are remembered.
+    /// Whether this number was opened before, or is so old that it cannot be told: a copy, a late retransmission or a
+    /// replay. 4096 numbers are remembered. A connection with a window of sequence numbers need not look at this; what
+    /// makes or ends a connection, or is a datagram without one, must not act on a repeated segment.
     pub repeated: bool,
     /// Sealed with the early key: no forward secrecy towards our static key.
     pub early: bool,
@@ -243,11 +244,13 @@ impl Security {
         if !self.initiates {
             return None;
         }
-        let attempt = self.attempt.as_ref().map(|attempt| attempt.begun + ATTEMPT_AGE);
+        let age = FIRST_ATTEMPT_AGE.saturating_mul(1 << self.unanswered.clamp(1, 10) >> 1).min(ATTEMPT_AGE);
+        let attempt = self.attempt.as_ref().map(|attempt| attempt.begun + age);
         attempt.or_else(|| self.associations.first().map(|newest| newest.since + REKEY_AGE))
     }
 
-    /// Begins a new handshake when the keys are an hour old, or an attempt half an hour.
+    /// Begins a new handshake when the keys are an hour old, or an attempt was not answered for 16 s, then 32 s, at last half
+    /// an hour: the responder may have taken it and forgotten it since.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.attempt_anew(now);
@@ -349,17 +352,19 @@ impl Security {
         self.news.take()
     }
 
-    /// Whether the other side can still open what was sealed in this association, as far as we know. What is to be sent
-    /// again and does not hold has to be sealed anew.
-    pub fn still_holds(&self, association: u64) -> bool {
-        if self.attempt.as_ref().is_some_and(|attempt| attempt.counter == association) {
-            return true;
-        }
-        let mut kept = self.associations.iter();
+    /// Whether the other side can still open what was sealed as `number` of this association ([`Sealed`]), as far as we
+    /// know. What is to be sent again and does not hold has to be sealed anew.
+    ///
+    /// It holds for half an hour, since the other side has to guess the number's upper half, and until two newer
+    /// associations are finished. What is early holds until another attempt is begun.
+    pub fn still_holds(&self, now: Instant, association: u64, number: u64) -> bool {
+        let attempt = self.attempt.iter().map(|attempt| (attempt.counter, &attempt.clock));
         // The initiator has finished all that it keeps. The responder knows that of those in which it has heard something.
-        let newest = kept.next().map(|newest| newest.counter);
-        let before = kept.find(|one| self.initiates || one.heard).map(|one| one.counter);
-        [newest, before].contains(&Some(association))
+        let finished = |place: usize, one: &Association| place == 0 || self.initiates || one.heard;
+        let kept = self.associations.iter().enumerate().filter(|(place, one)| finished(*place, one));
+        let mut clocks = attempt.chain(kept.take(2).map(|(_, one)| (one.counter, &one.clock)));
+        let clock = clocks.find_map(|(counter, clock)| (counter == association).then_some(clock));
+        clock.is_some_and(|clock| clock.now(now).saturating_sub(number) < HOLDS_US)
     }
 
     /// The greatest counter of a first message that was accepted, if it has changed since the last call. For the store,
@@ -548,11 +553,15 @@ impl Security {
             self.associations.clear();
         }
         self.associations.insert(0, association);
-        if self.associations.len() > KEPT {
-            let unheard = self.associations.iter().rposition(|one| !self.initiates && !one.heard);
-            let dropped = unheard.filter(|&place| place > 0).unwrap_or(KEPT);
-            self.associations.remove(dropped);
-        }
+        // The newest, one before it that both ends have finished, and for the responder ones that the initiator may have
+        // finished or given up.
+        let (mut finished, mut open) = (0, 0);
+        let initiates = self.initiates;
+        self.associations.retain(|one| {
+            let (count, most) = if initiates || one.heard { (&mut finished, 2) } else { (&mut open, UNFINISHED) };
+            *count += 1;
+            *count <= most
+        });
     }
 
     fn refuse(&mut self, message: &[u8; HELLO_LEN]) {
@@ -591,17 +600,20 @@ const EARLY: u8 = 0;
 /// Between attempts at a handshake, at least.
 pub const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An attempt that is not answered for so long is made anew: its clock must not run ahead of the responder's idea of it by
-/// more than 35 minutes.
+/// An attempt that is not answered for so long is made anew, the first time and at last. Its clock must not run ahead of
+/// the responder's idea of it by more than 35 minutes.
+const FIRST_ATTEMPT_AGE: Duration = Duration::from_secs(16);
 const ATTEMPT_AGE: Duration = Duration::from_secs(30 * 60);
+
+/// How old a number may be when it arrives, in microseconds; 2^31 is the limit.
+const HOLDS_US: u64 = 30 * 60 * 1_000_000;
 
 /// Keys are replaced after this time, or after this many segments of ours.
 const REKEY_AGE: Duration = Duration::from_secs(60 * 60);
 const REKEY_SEGMENTS: u64 = 1 << 32;
 
-/// Associations that are kept: the current one and the one before, and for the responder two whose initiator may have
-/// given them up before they were finished.
-const KEPT: usize = 4;
+/// Associations that a responder keeps in which it has heard nothing.
+const UNFINISHED: usize = 3;
 
 /// Refused first messages that are remembered, so that repeating them costs no arithmetic.
 const REFUSED: usize = 8;
