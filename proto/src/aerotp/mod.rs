@@ -7,11 +7,13 @@
 mod extension;
 mod header;
 mod hec;
+mod line;
 mod options;
 mod security;
 mod segment;
 
 pub use header::{Ecn, Flags, HEADER_LEN, Header, HeaderError, MAX_PARITY_WORDS, Port, Seq, TransferMode};
+pub use line::{Deframer, LINE_OVERHEAD, LineCounters, LineEvent, MAX_LINE_SEGMENT, TooLongForLine, put_frame};
 pub use options::{
     BitErrorRate, Holes, InnerOption, InnerOptions, LinkReport, MAX_OPTIONS, MalformedOptions, OptionsWriter, SeqList,
     Tcpx,

@@ -51,6 +51,18 @@ impl RadioStatus {
         Frame::build(version, seq, Self::SOURCE, ID, &self.payload()).expect("RADIO_STATUS is in the table")
     }
 
+    /// The content of a frame, from whatever address; `None` if it is another message.
+    pub fn from_frame(frame: &Frame) -> Option<Self> {
+        if frame.message_id() != ID {
+            return None;
+        }
+        let [errors_low, errors_high, fixed_low, fixed_high, rssi, remrssi, txbuf, noise, remnoise] =
+            frame.field::<PAYLOAD_LEN>(0);
+        let rxerrors = u16::from_le_bytes([errors_low, errors_high]);
+        let fixed = u16::from_le_bytes([fixed_low, fixed_high]);
+        Some(Self { rssi, remrssi, txbuf, noise, remnoise, rxerrors, fixed })
+    }
+
     fn payload(&self) -> [u8; PAYLOAD_LEN] {
         let [errors_low, errors_high] = self.rxerrors.to_le_bytes();
         let [fixed_low, fixed_high] = self.fixed.to_le_bytes();
