@@ -4,6 +4,8 @@
 //! |---|---|
 //! | bits within a packet | [`rs`]: Reed-Solomon parity, interleaved |
 //! | bits within several copies of a packet | [`combine`]: choices between them against a CRC, with or without parity |
+//! | whole packets of a stream | [`rlc`]: repairs over a sliding window |
+//! | whole packets of a block | [`block`]: any k of k + r |
 //!
 //! [`gf256`] is the arithmetic below them, with a kernel for each set of vector instructions.
 //!
@@ -26,8 +28,10 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod block;
 pub mod combine;
 pub mod gf256;
+pub mod rlc;
 pub mod rs;
 
 /// CRC-32C (Castagnoli, RFC 3720 §12.1), with the processor's instruction for it if there is one.
