@@ -4,6 +4,7 @@
 //! the keys they are sealed with ([`Security`]).
 //! `docs/aerotp.md` describes the protocol for whoever implements the other end.
 
+mod combine;
 mod extension;
 mod header;
 mod hec;
@@ -12,6 +13,7 @@ mod options;
 mod security;
 mod segment;
 
+pub use combine::combine_segments;
 pub use header::{Ecn, Flags, HEADER_LEN, Header, HeaderError, MAX_PARITY_WORDS, Port, Seq, TransferMode};
 pub use line::{Deframer, LINE_OVERHEAD, LineCounters, LineEvent, MAX_LINE_SEGMENT, TooLongForLine, put_frame};
 pub use options::{
