@@ -1,0 +1,383 @@
+use std::sync::Arc;
+
+use aquila_emu::{BitErrors, Loss, Path, PathConfig};
+
+use super::*;
+use crate::ByteCount;
+use crate::aerotp::SecurityConfig;
+use crate::identity::Identity;
+
+const MS: Duration = Duration::from_millis(1);
+
+struct World {
+    now: Instant,
+    start: Instant,
+    ends: [Endpoint; 2],
+    /// What each end sends.
+    paths: [Path<Vec<u8>>; 2],
+    events: [Vec<EndpointEvent>; 2],
+}
+
+fn line(rate: Bitrate) -> LineConfig {
+    LineConfig { rate, framing: ByteCount(28) }
+}
+
+fn config(end: usize, life: u64) -> EndpointConfig {
+    let identity = |n: u8| Arc::new(Identity::from_seed([n; 32]));
+    let (own, peer) = if end == 0 { (1, 2) } else { (2, 1) };
+    let security = SecurityConfig {
+        identity: identity(own),
+        peer: identity(peer).public(),
+        initiates: end == 0,
+        life,
+        accepted: None,
+    };
+    EndpointConfig {
+        assumed_rtt: 40 * MS,
+        protection: Protection::Off,
+        fit_length: false,
+        ..EndpointConfig::new(security, line(Bitrate::mbps(5)), 1472)
+    }
+}
+
+fn path(wrong: f64, loss: f64) -> PathConfig {
+    PathConfig {
+        rate_bps: Some(5_000_000),
+        delay: 10 * MS,
+        bit_errors: BitErrors { rate: wrong, spared_bytes: 0 },
+        air_loss: Loss::Independent(loss),
+        ..PathConfig::default()
+    }
+}
+
+impl World {
+    fn new(path: PathConfig, seed: u64, change: impl Fn(&mut EndpointConfig)) -> Self {
+        let start = Instant::now();
+        let end = |end: usize| {
+            let mut config = config(end, 1);
+            change(&mut config);
+            Endpoint::new(config, SeededBytes::new(&[seed as u8; 32], if end == 0 { "a" } else { "b" })).unwrap()
+        };
+        Self {
+            now: start,
+            start,
+            ends: [end(0), end(1)],
+            paths: [Path::new(path, seed), Path::new(path, !seed)],
+            events: Default::default(),
+        }
+    }
+
+    fn restart(&mut self, end: usize, life: u64) {
+        let random = SeededBytes::new(&[life as u8; 32], "restarted");
+        self.ends[end] = Endpoint::new(config(end, life), random).unwrap();
+    }
+
+    /// Until nothing happens any more, at most for this long.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        let mut out = Vec::new();
+        let mut spins = 0;
+        loop {
+            for at in 0..2 {
+                self.ends[at].handle_timeout(self.now);
+                while self.ends[at].poll_transmit(self.now, &mut out).is_some() {
+                    let _ = self.paths[at].push(self.now, out.len() + 28, out.clone());
+                }
+                while let Some(mut segment) = self.paths[at].pop(self.now) {
+                    self.ends[1 - at].handle_segment(self.now, &mut segment);
+                }
+            }
+            let mut again = false;
+            for at in 0..2 {
+                while let Some(event) = self.ends[at].poll_event() {
+                    self.events[at].push(event);
+                    again = true;
+                }
+            }
+            if again {
+                continue;
+            }
+            let due = (0..2)
+                .filter_map(|at| self.ends[at].poll_timeout(self.now))
+                .chain((0..2).filter_map(|at| self.paths[at].next_delivery()));
+            match due.min() {
+                Some(due) if due <= end => {
+                    // A deadline that has passed could only be answered with another one.
+                    spins = if due <= self.now { spins + 1 } else { 0 };
+                    assert!(spins < 100, "spins at {:?}", self.now - self.start);
+                    self.now = due.max(self.now + Duration::from_nanos(1));
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    fn opened(&self, end: usize) -> ConnectionId {
+        let opened = self.events[end].iter().find_map(|event| match event {
+            EndpointEvent::Opened { connection, .. } => Some(*connection),
+            _ => None,
+        });
+        opened.expect("opened")
+    }
+
+    fn read_all(&mut self, end: usize, id: ConnectionId) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(piece) = self.ends[end].read(self.now, id) {
+            all.extend_from_slice(&piece.bytes);
+        }
+        all
+    }
+}
+
+fn bytes(n: usize) -> Bytes {
+    (0..n).map(|at| (at * 7 + at / 251) as u8).collect::<Vec<_>>().into()
+}
+
+#[test]
+fn data_rides_on_the_first_segment_and_the_connection_closes_in_order() {
+    let mut world = World::new(path(0.0, 0.0), 1, |_| {});
+    let config = ConnectionConfig::stream(TransferMode::Reliable);
+    world.ends[1].listen(80..=80, config);
+    let id = world.ends[0].connect(world.now, config, Port(5000), Port(80)).unwrap();
+    world.ends[0].send(id, bytes(5000), Some(7)).unwrap();
+    world.run(13 * MS);
+    let peer = world.opened(1);
+    assert!(!world.read_all(1, peer).is_empty(), "before anything came back");
+    world.ends[0].close(world.now, id);
+    world.run(100 * MS);
+    world.ends[1].close(world.now, peer);
+    world.run(3000 * MS);
+    assert!(
+        world.events[0].contains(&EndpointEvent::Acknowledged { connection: id, token: 7 }),
+        "{:?}",
+        world.events[0]
+    );
+    assert!(
+        world.events[0].contains(&EndpointEvent::Closed { connection: id, reason: Closed::Done }),
+        "{:?}",
+        world.events
+    );
+    assert!(world.events[1].contains(&EndpointEvent::PeerClosed(peer)));
+    assert!(world.events[1].contains(&EndpointEvent::Closed { connection: peer, reason: Closed::Done }));
+    assert!(world.ends.iter().all(|end| end.connections.is_empty()));
+}
+
+#[test]
+fn everything_arrives_in_order_through_loss_and_bit_errors() {
+    for (mode, wrong, loss, most) in [
+        (TransferMode::Reliable, 0.0, 0.0, 2.0),
+        (TransferMode::Reliable, 1e-5, 0.0, 2.5),
+        (TransferMode::Reliable, 1e-4, 0.0, 8.0),
+        (TransferMode::Reliable, 1e-5, 0.2, 4.0),
+        (TransferMode::NearReliable, 1e-5, 0.2, 4.5),
+        (TransferMode::NearReliable, 1e-4, 0.0, 9.0),
+    ] {
+        let mut world = World::new(path(wrong, loss), 3, |_| {});
+        let config = ConnectionConfig::stream(mode);
+        world.ends[1].listen(0..=u16::MAX, config);
+        let id = world.ends[0].connect(world.now, config, Port(5000), Port(80)).unwrap();
+        let sent = bytes(1_000_000);
+        world.ends[0].send(id, sent.clone(), Some(1)).unwrap();
+        let mut received = Vec::new();
+        let mut took = None;
+        while received.len() < sent.len() && world.now < world.start + Duration::from_secs(60) {
+            world.run(50 * MS);
+            if world.events[1].iter().any(|event| matches!(event, EndpointEvent::Opened { .. })) {
+                let peer = world.opened(1);
+                received.extend(world.read_all(1, peer));
+            }
+            took = Some(world.now - world.start);
+        }
+        let took = took.unwrap();
+        assert!(received == sent, "{mode:?} {wrong} {loss}: {} of {}", received.len(), sent.len());
+        let counters = world.ends[0].counters();
+        println!(
+            "{:?}\n{mode:?} ber {wrong:e} loss {loss}: {took:?} {counters:?} rtt {:?} loss {}",
+            world.ends[1].counters(),
+            world.ends[0].rtt(),
+            world.ends[0].loss()
+        );
+        assert!(took < Duration::from_secs_f64(most), "{mode:?} {wrong} {loss}: {took:?}");
+        world.run(Duration::from_secs(2));
+        assert!(world.events[0].contains(&EndpointEvent::Acknowledged { connection: id, token: 1 }));
+    }
+}
+
+#[test]
+fn messages_come_as_they_arrive_each_once() {
+    let mut world = World::new(path(1e-5, 0.2), 5, |_| {});
+    let config = ConnectionConfig::messages(TransferMode::Reliable);
+    world.ends[1].listen(1..=1, config);
+    let id = world.ends[0].connect(world.now, config, Port(1), Port(1)).unwrap();
+    for n in 0..500_u32 {
+        world.ends[0].send(id, n.to_be_bytes().to_vec().into(), Some(u64::from(n))).unwrap();
+        world.run(20 * MS);
+    }
+    assert_eq!(world.ends[0].send(id, bytes(5000), None), Err(SendError::TooLong(5000)));
+    world.run(Duration::from_secs(1));
+    let peer = world.opened(1);
+    let mut got: Vec<u32> = Vec::new();
+    while let Some(piece) = world.ends[1].read(world.now, peer) {
+        assert!(piece.end);
+        got.push(u32::from_be_bytes(piece.bytes[..].try_into().unwrap()));
+    }
+    assert!(!got.is_sorted(), "one that is lost holds nothing up");
+    got.sort();
+    assert_eq!(got, (0..500).collect::<Vec<_>>());
+    let acknowledged = |event: &&EndpointEvent| matches!(event, EndpointEvent::Acknowledged { .. });
+    assert_eq!(world.events[0].iter().filter(acknowledged).count(), 500);
+}
+
+#[test]
+fn modes_without_repetition_keep_the_order_and_count_what_is_missing() {
+    for mode in [TransferMode::QuasiReliable, TransferMode::UnreliableConnection] {
+        let mut world = World::new(path(0.0, 0.1), 6, |_| {});
+        let config = ConnectionConfig { stream: false, ..ConnectionConfig::stream(mode) };
+        world.ends[1].listen(0..=9, config);
+        let id = world.ends[0].connect(world.now, config, Port(3), Port(3)).unwrap();
+        for n in 0..1000_u32 {
+            world.ends[0].send(id, n.to_be_bytes().to_vec().into(), None).unwrap();
+            world.run(2 * MS);
+        }
+        world.run(Duration::from_secs(1));
+        let peer = world.opened(1);
+        let (mut got, mut skipped) = (Vec::new(), 0);
+        while let Some(piece) = world.ends[1].read(world.now, peer) {
+            skipped += piece.skipped;
+            got.push(u32::from_be_bytes(piece.bytes[..].try_into().unwrap()));
+            assert_eq!(u64::from(*got.last().unwrap()) + 1, got.len() as u64 + skipped);
+        }
+        assert!(got.is_sorted() && (850..950).contains(&got.len()), "{mode:?} {}", got.len());
+        assert_eq!(world.ends[0].counters().sent_again, 0);
+        // Nothing but the answer to ASYN and reports comes back.
+        assert!(world.ends[1].counters().segments_out < 40, "{:?}", world.ends[1].counters());
+        world.ends[0].close(world.now, id);
+        world.run(Duration::from_secs(3));
+        assert!(world.events[0].contains(&EndpointEvent::Closed { connection: id, reason: Closed::Done }));
+    }
+}
+
+#[test]
+fn datagrams_need_no_connection() {
+    let mut world = World::new(path(0.0, 0.0), 7, |_| {});
+    world.ends[0].begin(world.now);
+    world.ends[0].send_datagram(Port(9), Port(10), 0, bytes(100)).unwrap();
+    assert_eq!(world.ends[0].send_datagram(Port(9), Port(10), 0, bytes(5000)), Err(SendError::TooLong(5000)));
+    world.run(100 * MS);
+    let datagram = EndpointEvent::Datagram { source: Port(9), destination: Port(10), bytes: bytes(100) };
+    assert!(world.events[1].contains(&datagram), "{:?}", world.events[1]);
+    world.ends[1].send_datagram(Port(10), Port(9), 0, bytes(7)).unwrap();
+    world.run(100 * MS);
+    assert!(world.events[0].contains(&EndpointEvent::Associated { restarted: false }), "{:?}", world.events[0]);
+    let datagram = EndpointEvent::Datagram { source: Port(10), destination: Port(9), bytes: bytes(7) };
+    assert!(world.events[0].contains(&datagram));
+}
+
+#[test]
+fn a_port_that_nobody_listens_on_and_a_restart_end_connections() {
+    let mut world = World::new(path(0.0, 0.0), 8, |_| {});
+    let config = ConnectionConfig::stream(TransferMode::Reliable);
+    let refused = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    world.ends[0].send(refused, bytes(10), None).unwrap();
+    world.run(100 * MS);
+    assert!(world.events[0].contains(&EndpointEvent::Closed { connection: refused, reason: Closed::Reset }));
+
+    world.ends[1].listen(0..=9, config);
+    let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    world.ends[0].send(id, bytes(10), Some(1)).unwrap();
+    world.run(100 * MS);
+    assert!(world.events[0].contains(&EndpointEvent::Acknowledged { connection: id, token: 1 }));
+    world.restart(0, 2);
+    let anew = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    world.ends[0].send(anew, bytes(10), Some(2)).unwrap();
+    let old = world.opened(1);
+    world.run(100 * MS);
+    assert!(world.events[1].contains(&EndpointEvent::Closed { connection: old, reason: Closed::PeerRestarted }));
+    assert!(
+        world.events[0].contains(&EndpointEvent::Acknowledged { connection: anew, token: 2 }),
+        "{:?}",
+        world.events[0]
+    );
+
+    // The responder restarts: what it has no keys for is lost on it until the initiator begins anew.
+    world.restart(1, 3);
+    world.ends[1].listen(0..=9, config);
+    world.events = Default::default();
+    world.ends[0].send(anew, bytes(10), Some(3)).unwrap();
+    world.run(2000 * MS);
+    assert!(world.events[0].is_empty(), "{:?}", world.events[0]);
+    world.ends[0].begin(world.now);
+    world.run(2000 * MS);
+    assert!(world.events[0].contains(&EndpointEvent::Closed { connection: anew, reason: Closed::PeerRestarted }));
+}
+
+#[test]
+fn the_code_follows_the_bit_errors() {
+    for (wrong, least, most, ms) in [(0.0, 0, 3, 3500), (1e-5, 1, 6, 3500), (1e-4, 5, 16, 3600), (1e-3, 15, 64, 4000)] {
+        let mut world = World::new(path(wrong, 0.0), 9, |config| config.protection = Protection::default());
+        let config = ConnectionConfig::stream(TransferMode::Reliable);
+        world.ends[1].listen(0..=9, config);
+        let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+        let sent = bytes(2_000_000);
+        world.ends[0].send(id, sent.clone(), Some(1)).unwrap();
+        let mut received = Vec::new();
+        while received.len() < sent.len() {
+            world.run(50 * MS);
+            let peer = world.opened(1);
+            received.extend(world.read_all(1, peer));
+            assert!(world.now < world.start + Duration::from_secs(10), "{wrong} {}", received.len());
+        }
+        assert!(received == sent);
+        let words = world.ends[0].strength.words(TransferMode::Reliable, 1472);
+        let took = world.now - world.start;
+        println!("ber {wrong:e}: {words} words, {took:?} {:?}", world.ends[1].counters());
+        assert!((least..=most).contains(&words), "{wrong} {words}");
+        assert!(took < ms * MS, "{wrong} {took:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_stops_stops_the_sender() {
+    let mut world = World::new(path(0.0, 0.0), 10, |_| {});
+    let config = ConnectionConfig::stream(TransferMode::Reliable);
+    world.ends[1].listen(0..=9, config);
+    let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    let sent = bytes(4_000_000);
+    world.ends[0].send(id, sent.clone(), Some(1)).unwrap();
+    world.run(Duration::from_secs(20));
+    assert!(world.ends[0].waiting_bytes(id).unwrap() > 1_800_000, "{:?}", world.ends[0].waiting_bytes(id));
+    let peer = world.opened(1);
+    let mut received = Vec::new();
+    while received.len() < sent.len() {
+        received.extend(world.read_all(1, peer));
+        world.run(100 * MS);
+        assert!(world.now < world.start + Duration::from_secs(40));
+    }
+    assert!(received == sent);
+}
+
+#[test]
+fn two_lines_carry_what_is_urgent_twice_and_one_may_fail() {
+    let mut world = World::new(path(0.0, 0.0), 11, |config| config.lines.push(line(Bitrate::mbps(1))));
+    let config = ConnectionConfig { everywhere: true, ..ConnectionConfig::messages(TransferMode::Reliable) };
+    world.ends[1].listen(0..=9, config);
+    let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    world.ends[0].send(id, bytes(100), Some(1)).unwrap();
+    let mut out = Vec::new();
+    let (first, segment) = (world.ends[0].poll_transmit(world.now, &mut out).unwrap(), out.clone());
+    let second = world.ends[0].poll_transmit(world.now, &mut out).unwrap();
+    assert!(first != second && segment == out, "the same bytes, so that copies can be put together");
+    world.ends[1].handle_segment(world.now, &mut out);
+    world.ends[1].handle_segment(world.now, &mut segment.clone());
+    let peer = match world.ends[1].poll_event() {
+        Some(EndpointEvent::Associated { .. }) => match world.ends[1].poll_event() {
+            Some(EndpointEvent::Opened { connection, .. }) => connection,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    assert!(world.ends[1].read(world.now, peer).is_some());
+    assert!(world.ends[1].read(world.now, peer).is_none());
+    assert_eq!(world.ends[1].counters().duplicates, 1);
+}
