@@ -9,19 +9,20 @@
 
 mod association;
 mod filter;
+mod handshake;
 mod keys;
 mod noise;
+mod outcome;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ring::aead::LessSafeKey;
-use snow::HandshakeState;
-
-use self::association::{Association, SendClock, phase};
+use self::association::Association;
 use self::filter::{HelloFilter, TokenBucket};
+use self::handshake::Attempt;
 use self::noise::Statics;
+pub use self::outcome::{News, OpenError, Opened, SealError, Sealed, SecurityCounters, SecurityError};
 use super::extension::{HELLO_EXTENSION, HELLO_LEN, Hello, HelloKind};
 use super::header::Header;
 use crate::identity::{Identity, PublicKey};
@@ -58,11 +59,11 @@ pub struct Security {
     last_begun: Option<Instant>,
     /// Attempts since the last that was answered.
     unanswered: u32,
-    /// Newest first. Two that both ends have finished, and for the responder [`UNFINISHED`] others.
+    /// Newest first. Two that both ends have finished, and for the responder three others.
     associations: Vec<Association>,
     accepted: Option<u64>,
     accepted_is_new: bool,
-    /// First messages that were refused after arithmetic, newest last, [`REFUSED`] at most.
+    /// First messages that were refused after arithmetic, newest last, eight at most.
     refused: Vec<[u8; HELLO_LEN]>,
     bucket: TokenBucket,
     peer_life: Option<u64>,
@@ -71,126 +72,6 @@ pub struct Security {
     extension: [u8; HELLO_EXTENSION],
     scratch: Vec<u8>,
     counters: SecurityCounters,
-}
-
-/// Why there can be no association.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SecurityError {
-    /// The peer's key is no point of Ed25519's group, or one of small order.
-    #[error("the peer's public key is not a usable Ed25519 key")]
-    Public,
-    /// The identity's private key does not belong to its public key.
-    #[error("the private key does not fit its public key")]
-    Secret,
-    /// Both ends are the same.
-    #[error("the peer's key is our own")]
-    Ourselves,
-    /// A life of 2^44 or more.
-    #[error("the number of lives is beyond 2^44")]
-    Life,
-}
-
-/// Why nothing was sealed; the plaintext is as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SealError {
-    /// There is no key yet: the initiator has not begun, or the responder has heard nothing.
-    #[error("no key yet")]
-    NoKey,
-    /// Extension, plaintext and tag are longer than 65535 bytes.
-    #[error("too long for a segment")]
-    TooLong,
-}
-
-/// Why a segment was not opened. What is left in its buffer is worthless.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// Lengths or extension words contradict each other.
-    #[error("malformed segment")]
-    Malformed,
-    /// There is no key for its phase, or it is early and its first message was refused.
-    #[error("no key for the segment")]
-    NoKey,
-    /// The tag does not fit.
-    #[error("forged or damaged segment")]
-    Forged,
-}
-
-/// What sealing adds to the plaintext in its buffer.
-#[derive(Debug)]
-pub struct Sealed<'a> {
-    /// The extension words, for [`super::encode_segment`]; may be empty.
-    pub extension: &'a [u8],
-    /// The segment's number: microseconds of our clock in this association, more if they ran out. The header has the low
-    /// 32 bits.
-    pub number: u64,
-    /// Counter of the association it is sealed in, or of the attempt if it is early.
-    pub association: u64,
-}
-
-/// A segment that the peer has sealed.
-#[derive(Debug)]
-pub struct Opened<'a> {
-    /// What it carries.
-    pub plaintext: &'a mut [u8],
-    /// Its number by the peer's clock, see [`Sealed::number`].
-    pub number: u64,
-    /// Whether this number was opened before, or is so old that it cannot be told: a copy, a late retransmission or a
-    /// replay. 4096 numbers are remembered. A connection with a window of sequence numbers need not look at this; what
-    /// makes or ends a connection, or is a datagram without one, must not act on a repeated segment.
-    pub repeated: bool,
-    /// Sealed with the early key: no forward secrecy towards our static key.
-    pub early: bool,
-    /// Counter of the association.
-    pub association: u64,
-    /// What has happened since the last segment that was opened.
-    pub news: Option<News>,
-}
-
-/// What happens to an association.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
-    /// There is a new association, and what is sealed from now on is sealed in it.
-    Associated {
-        /// Its counter: the initiator's life and number of attempts, `life << 20 | attempt`.
-        counter: u64,
-        /// The peer's life.
-        peer_life: u64,
-        /// The peer has another life than in the association before: it has forgotten all connections.
-        restarted: bool,
-    },
-}
-
-/// What came that was no segment of the peer's, and what it cost. All wrap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SecurityCounters {
-    /// Segments opened.
-    pub opened: u64,
-    /// Of those, ones opened before.
-    pub repeated: u64,
-    /// Segments whose tag did not fit.
-    pub forged: u64,
-    /// Segments for which there was no key.
-    pub no_key: u64,
-    /// Segments whose lengths or extension contradict each other.
-    pub malformed: u64,
-    /// Hellos that the filter or Noise refused.
-    pub forged_hellos: u64,
-    /// First messages whose counter was accepted before, or is below one that was.
-    pub replayed_hellos: u64,
-    /// Hellos not looked at because there were too many.
-    pub limited_hellos: u64,
-    /// Handshakes done.
-    pub associations: u64,
-}
-
-/// An unanswered first message.
-struct Attempt {
-    counter: u64,
-    handshake: HandshakeState,
-    first: [u8; HELLO_LEN],
-    early: LessSafeKey,
-    clock: SendClock,
-    begun: Instant,
 }
 
 impl Security {
@@ -228,7 +109,8 @@ impl Security {
     }
 
     /// Begins a handshake; for the responder, and within [`ATTEMPT_INTERVAL`] of the attempt before, nothing happens. That
-    /// interval doubles while attempts are not answered, up to 64 s. An association that there is goes on meanwhile.
+    /// interval doubles while attempts are not answered, up to 64 s. An association that there is goes on meanwhile. After
+    /// 2^20 attempts, two years at that rate, it takes a new life.
     ///
     /// To be called at the start, and when nothing has been heard for so long that the peer may have forgotten its keys.
     pub fn begin(&mut self, now: Instant) {
@@ -241,15 +123,18 @@ impl Security {
 
     /// When to call [`Security::handle_timeout`] next.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if !self.initiates {
+        if !self.initiates || self.attempts >> ATTEMPT_BITS != 0 {
             return None;
         }
         let age = FIRST_ATTEMPT_AGE.saturating_mul(1 << self.unanswered.clamp(1, 10) >> 1).min(ATTEMPT_AGE);
         let attempt = self.attempt.as_ref().map(|attempt| attempt.begun + age);
-        attempt.or_else(|| self.associations.first().map(|newest| newest.since + REKEY_AGE))
+        let worn = |newest: &Association| {
+            if newest.clock.count < REKEY_SEGMENTS { newest.since + REKEY_AGE } else { newest.since }
+        };
+        attempt.or_else(|| self.associations.first().map(worn))
     }
 
-    /// Begins a new handshake when the keys are an hour old, or an attempt was not answered for 16 s, then 32 s, at last half
+    /// Begins a new handshake when the keys are an hour or 2^32 segments old, or an attempt was not answered for 16 s, then 32 s, at last half
     /// an hour: the responder may have taken it and forgotten it since.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_deadline().is_some_and(|deadline| deadline <= now) {
@@ -290,10 +175,6 @@ impl Security {
         }
         let extension_len = self.overhead() - TAG_LEN;
         let payload_len = u16::try_from(extension_len + plaintext.len() + TAG_LEN).map_err(|_| SealError::TooLong)?;
-        let worn = self.associations.first().is_some_and(|newest| newest.clock.count >= REKEY_SEGMENTS);
-        if worn && self.attempt.is_none() {
-            self.begin(now);
-        }
         if let Some(hello) = self.hello() {
             self.extension = hello;
         }
@@ -389,28 +270,6 @@ impl Security {
         Some(Hello { kind: HelloKind::Second, filter, message: &newest.second }.encode())
     }
 
-    fn attempt_anew(&mut self, now: Instant) {
-        if self.attempts >> ATTEMPT_BITS != 0 {
-            return;
-        }
-        let counter = self.life << ATTEMPT_BITS | self.attempts;
-        let random = self.ephemeral();
-        // It fails for a peer's key of small order only, which `new` has refused.
-        let Ok(first) = noise::write_first(&self.statics, counter, random) else { return };
-        self.attempts += 1;
-        self.unanswered += 1;
-        self.last_begun = Some(now);
-        self.unsent = true;
-        self.attempt = Some(Attempt {
-            counter,
-            handshake: first.handshake,
-            first: first.message,
-            early: noise::key(&first.early.initiator),
-            clock: SendClock::new(now),
-            begun: now,
-        });
-    }
-
     fn open_checked(
         &mut self,
         now: Instant,
@@ -459,8 +318,12 @@ impl Security {
                 self.scratch.clear();
                 self.scratch.extend_from_slice(sealed);
             }
+            let heard = candidate.heard;
             result = candidate.open(now, header, extension, sealed).map(|opened| (candidate.counter, opened));
             if result.is_ok() {
+                if !heard {
+                    self.forget_old();
+                }
                 break;
             }
             if more {
@@ -468,113 +331,6 @@ impl Security {
             }
         }
         result
-    }
-
-    /// The responder's part: a new association if the message is genuine and newer than all before.
-    fn accept_first(&mut self, now: Instant, hello: &Hello<'_>) {
-        if self.associations.iter().any(|known| known.first == *hello.message) {
-            return;
-        }
-        if self.filter.sign(HelloKind::First, hello.message, None) != hello.filter {
-            self.counters.forged_hellos += 1;
-            return;
-        }
-        if self.refused.contains(hello.message) {
-            self.counters.replayed_hellos += 1;
-            return;
-        }
-        if !self.bucket.take(now) {
-            self.counters.limited_hellos += 1;
-            return;
-        }
-        let random = self.ephemeral();
-        let Ok((counter, mut first)) = noise::read_first(&self.statics, hello.message, random) else {
-            self.counters.forged_hellos += 1;
-            self.refuse(hello.message);
-            return;
-        };
-        if self.accepted.is_some_and(|accepted| counter <= accepted) {
-            self.counters.replayed_hellos += 1;
-            self.refuse(hello.message);
-            return;
-        }
-        let Ok((second, pair)) = noise::write_second(&mut first.handshake, self.life) else { return };
-        self.accepted = Some(counter);
-        self.accepted_is_new = true;
-        let early = noise::key(&first.early.initiator);
-        let messages = (*hello.message, second);
-        let clock = SendClock::new(now);
-        let association = Association::new(false, messages, counter, (&pair, early), clock, now);
-        self.associate(association, counter >> ATTEMPT_BITS);
-    }
-
-    /// The initiator's part: the attempt becomes an association if the message is genuine.
-    fn accept_second(&mut self, now: Instant, phase_of_segment: u8, hello: &Hello<'_>) {
-        let Some(attempt) = self.attempt.as_mut().filter(|attempt| phase(attempt.counter) == phase_of_segment) else {
-            return;
-        };
-        if self.associations.iter().any(|known| known.second == *hello.message) {
-            return;
-        }
-        if self.filter.sign(HelloKind::Second, hello.message, Some(&attempt.first)) != hello.filter {
-            self.counters.forged_hellos += 1;
-            return;
-        }
-        if !self.bucket.take(now) {
-            self.counters.limited_hellos += 1;
-            return;
-        }
-        let Ok((life, pair)) = noise::read_second(&mut attempt.handshake, hello.message) else {
-            self.counters.forged_hellos += 1;
-            return;
-        };
-        let Some(attempt) = self.attempt.take() else { return };
-        self.unanswered = 0;
-        let messages = (attempt.first, *hello.message);
-        let keys = (&pair, attempt.early);
-        let association = Association::new(true, messages, attempt.counter, keys, attempt.clock, now);
-        self.associate(association, life);
-    }
-
-    /// Puts a new association before those there are, and forgets the ones that are of no more use.
-    fn associate(&mut self, association: Association, peer_life: u64) {
-        let restarted = self.peer_life.is_some_and(|life| life != peer_life);
-        self.peer_life = Some(peer_life);
-        self.counters.associations += 1;
-        self.unsent = true;
-        let before = self.news.take();
-        self.news = Some(News::Associated {
-            counter: association.counter,
-            peer_life,
-            restarted: restarted || matches!(before, Some(News::Associated { restarted: true, .. })),
-        });
-        if restarted {
-            // The peer has forgotten these keys, and what is still under way belongs to connections that are void.
-            self.associations.clear();
-        }
-        self.associations.insert(0, association);
-        // The newest, one before it that both ends have finished, and for the responder ones that the initiator may have
-        // finished or given up.
-        let (mut finished, mut open) = (0, 0);
-        let initiates = self.initiates;
-        self.associations.retain(|one| {
-            let (count, most) = if initiates || one.heard { (&mut finished, 2) } else { (&mut open, UNFINISHED) };
-            *count += 1;
-            *count <= most
-        });
-    }
-
-    fn refuse(&mut self, message: &[u8; HELLO_LEN]) {
-        if self.refused.len() == REFUSED {
-            self.refused.remove(0);
-        }
-        self.refused.push(*message);
-    }
-
-    /// Randomness for one ephemeral key, another in each life even if the stream should be the same.
-    fn ephemeral(&mut self) -> SeededBytes {
-        let purpose = format!("aerotp ephemeral key of life {} ({})", self.life, self.initiates);
-        SeededBytes::new(&self.random.next_seed(), &purpose)
     }
 }
 
@@ -611,12 +367,6 @@ const HOLDS_US: u64 = 30 * 60 * 1_000_000;
 /// Keys are replaced after this time, or after this many segments of ours.
 const REKEY_AGE: Duration = Duration::from_secs(60 * 60);
 const REKEY_SEGMENTS: u64 = 1 << 32;
-
-/// Associations that a responder keeps in which it has heard nothing.
-const UNFINISHED: usize = 3;
-
-/// Refused first messages that are remembered, so that repeating them costs no arithmetic.
-const REFUSED: usize = 8;
 
 #[cfg(test)]
 mod tests;

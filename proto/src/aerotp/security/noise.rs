@@ -9,7 +9,6 @@ use snow::{Builder, Error, HandshakeState};
 use x25519_dalek::{PublicKey as X25519Public, StaticSecret};
 
 use crate::aerotp::extension::HELLO_LEN;
-use crate::seeded::SeededBytes;
 
 /// Both sides know the other's static key (Noise §7.5). Message 1: e, es, ss. Message 2: e, ee, se.
 const PATTERN: &str = "Noise_KK_25519_ChaChaPoly_BLAKE2s";
@@ -36,24 +35,24 @@ pub(super) struct First {
     pub early: KeyPair,
 }
 
-/// Writes the first message, with `counter` in it. The ephemeral key is the next of `random`.
-pub(super) fn write_first(statics: &Statics, counter: u64, random: SeededBytes) -> Result<First, Error> {
+/// Writes the first message, with `counter` in it and with this secret ephemeral key.
+pub(super) fn write_first(statics: &Statics, counter: u64, ephemeral: [u8; 32]) -> Result<First, Error> {
     let (secret, peer) = (statics.secret.to_bytes(), statics.peer.to_bytes());
-    let mut handshake = builder(&secret, &peer, random)?.build_initiator()?;
+    let mut handshake = builder(&secret, &peer, ephemeral)?.build_initiator()?;
     let mut message = [0; HELLO_LEN];
     handshake.write_message(&counter.to_be_bytes(), &mut message)?;
     let early = split(&mut handshake);
     Ok(First { handshake, message, early })
 }
 
-/// Reads a first message: the counter, and the handshake to go on with.
+/// Reads a first message: the counter, and the handshake to go on with, with this secret ephemeral key.
 pub(super) fn read_first(
     statics: &Statics,
     message: &[u8; HELLO_LEN],
-    random: SeededBytes,
+    ephemeral: [u8; 32],
 ) -> Result<(u64, First), Error> {
     let (secret, peer) = (statics.secret.to_bytes(), statics.peer.to_bytes());
-    let mut handshake = builder(&secret, &peer, random)?.build_responder()?;
+    let mut handshake = builder(&secret, &peer, ephemeral)?.build_responder()?;
     let mut counter = [0; 8];
     handshake.read_message(message, &mut counter)?;
     let early = split(&mut handshake);
@@ -81,9 +80,7 @@ fn split(handshake: &mut HandshakeState) -> KeyPair {
     KeyPair { initiator, responder }
 }
 
-fn builder<'a>(secret: &'a [u8; 32], peer: &'a [u8; 32], random: SeededBytes) -> Result<Builder<'a>, Error> {
-    let mut ephemeral = [0; 32];
-    { random }.fill(&mut ephemeral);
+fn builder<'a>(secret: &'a [u8; 32], peer: &'a [u8; 32], ephemeral: [u8; 32]) -> Result<Builder<'a>, Error> {
     Builder::with_resolver(PATTERN.parse()?, Box::new(Primitives { ephemeral }))
         .local_private_key(secret)?
         .remote_public_key(peer)?
