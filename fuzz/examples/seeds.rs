@@ -24,6 +24,7 @@ fn main() {
     quic();
     trace();
     score();
+    fec();
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {
@@ -305,4 +306,26 @@ fn score() {
                  dropped_bytes,outage_bytes,queue_ms,is_out\n1,udp,1,lte,up,0.5,,0,7000,0,0,0,0,0\n1,udp,1,lte,up,1.0,,0,9000,0,0,0,0,0\n";
     seed("score", "links", links.as_bytes());
     seed("score", "radio-log", b"time_s,rate_mbps,ccq_percent\n0,20,50\n1,20,50\n2,10,100\n");
+}
+
+fn fec() {
+    let packet: Vec<u8> = (0..200).collect();
+    let long = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes(), bytes].concat();
+    // A packet of 200 bytes with 4 words, coded; two symbols wrong, one erased.
+    let errors = [1, 0, 7, 9, 0, 99, 255, 0, 3, 0];
+    seed("correct", "within-reach", &[&[0, 200, 0, 4][..], &long(&packet), &errors].concat());
+    seed("correct", "no-codeword", &[&[0, 200, 0, 4][..], &long(&packet), &[0]].concat());
+    seed("correct", "many-codewords", &[&[7, 255, 1, 255][..], &long(&packet), &[1, 3, 3, 3]].concat());
+    // Two and three copies of it, wrong in different bits.
+    seed("copies", "two", &[&[2, 2][..], &long(&packet), &[0, 0, 7, 1, 1, 0, 0, 2, 2]].concat());
+    seed("copies", "three", &[&[0, 3][..], &long(&packet), &[0, 0, 7, 1, 1, 0, 2, 2, 2, 0, 3, 3]].concat());
+    seed("copies", "cut", &[&[0, 2][..], &long(&packet), &[5, 0, 0]].concat());
+    // Eight packets, four repairs; some of both arrive, and something made up.
+    let mut steps = vec![31, 255, 255, 255, 255, 255, 252, 16];
+    (0..8).for_each(|n| steps.extend([0, 3, n, n, n]));
+    (0..4).for_each(|_| steps.extend([1, 16]));
+    steps.extend([2, 0, 2, 3, 2, 4, 2, 5, 2, 6, 3, 0, 3, 1, 3, 2, 3, 3]);
+    seed("window", "honest", &steps);
+    steps.extend([4, 255, 255, 255, 255, 0, 9, 0, 1, 4, 1, 2, 3, 4, 5, 0, 0, 0, 9, 1, 1, 3, 0]);
+    seed("window", "made-up", &steps);
 }

@@ -4,6 +4,7 @@
 //! Parsers are given the bytes as they are. What has a state is given a list of steps, which [`input::Input`] reads from
 //! the bytes; inputs that end early are short lists.
 
+mod fec;
 mod input;
 mod mavlink;
 mod quic;
@@ -16,6 +17,7 @@ mod trace;
 mod video;
 mod wire;
 
+pub use fec::{copies, correct, window};
 pub use mavlink::mavlink;
 pub use quic::bearer;
 pub use restart::{replay_window, resumption, store};
@@ -36,9 +38,11 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("bearer", bearer),
     ("config", config),
+    ("copies", copies),
+    ("correct", correct),
     ("mavlink", mavlink),
     ("reassembly", reassembly),
     ("replay_window", replay_window),
@@ -51,5 +55,6 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("texts", texts),
     ("trace", trace),
     ("video_queue", video_queue),
+    ("window", window),
     ("wire", wire),
 ];

@@ -29,7 +29,7 @@ macro_rules! targets {
 }
 
 targets! {
-    bearer config mavlink reassembly replay_window resumption router rtp score session store texts trace video_queue wire
+    bearer config copies correct mavlink reassembly replay_window resumption router rtp score session store texts trace video_queue window wire
 }
 
 fn replay(name: &str, target: Target) {
