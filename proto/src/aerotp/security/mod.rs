@@ -369,4 +369,6 @@ const REKEY_AGE: Duration = Duration::from_secs(60 * 60);
 const REKEY_SEGMENTS: u64 = 1 << 32;
 
 #[cfg(test)]
+mod known_answers;
+#[cfg(test)]
 mod tests;

@@ -81,7 +81,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
-fn start() -> Instant {
+pub(super) fn start() -> Instant {
     Instant::now()
 }
 
