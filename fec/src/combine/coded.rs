@@ -34,12 +34,12 @@ pub fn combine_coded(
         return Err(CombineError::Lengths);
     }
     let majority = majority(copies);
-    let disagreed = disagreed(copies);
     let mut found = Vec::with_capacity(code.codewords());
     for codeword in 0..code.codewords() {
         let mut words = Words { code, codeword, copies, found: Vec::new() };
         copies.iter().for_each(|copy| words.look(copy, &[]));
         words.look(&majority, &[]);
+        let disagreed: Vec<_> = code.positions(codeword).filter(|at| disagree(copies, *at)).collect();
         words.look(&majority, &disagreed);
         for (n, a) in copies.iter().enumerate() {
             copies[..n].iter().for_each(|b| words.choose(a, b));
@@ -108,14 +108,15 @@ impl Words<'_> {
     }
 
     fn add(&mut self, coded: &[u8], errors: &Errors) {
-        let mut coded = coded.to_vec();
-        self.code.apply(self.codeword, errors, &mut coded);
-        let symbols: Vec<u8> = self.code.positions(self.codeword).map(|at| coded[at]).collect();
+        let of = |packet: &[u8]| self.code.positions(self.codeword).map(|at| packet[at]).collect::<Vec<_>>();
+        let mut symbols = of(coded);
+        errors.correct(&mut symbols);
         if self.found.iter().any(|word| word.symbols == symbols) {
             return;
         }
-        let differ = |copy: &&[u8]| self.code.positions(self.codeword).filter(|at| copy[*at] != coded[*at]).count();
-        self.found.push(Word { symbols, against: self.copies.iter().map(differ).sum() });
+        let differ = |copy: &&[u8]| of(copy).iter().zip(&symbols).filter(|(a, b)| a != b).count();
+        let against = self.copies.iter().map(differ).sum();
+        self.found.push(Word { symbols, against });
     }
 }
 
@@ -131,7 +132,7 @@ fn put(code: &Interleaved, found: &[Vec<Word>], mut number: usize, out: &mut [u8
 /// The most frequent value of each byte, of several the first copy's.
 fn majority(copies: &[&[u8]]) -> Vec<u8> {
     let mut majority = copies[0].to_vec();
-    for at in disagreed(copies) {
+    for at in (0..majority.len()).filter(|at| disagree(copies, *at)) {
         let votes = |value: u8| copies.iter().filter(|copy| copy[at] == value).count();
         let values = copies.iter().rev().map(|copy| copy[at]);
         majority[at] = values.max_by_key(|value| votes(*value)).unwrap_or(majority[at]);
@@ -139,7 +140,7 @@ fn majority(copies: &[&[u8]]) -> Vec<u8> {
     majority
 }
 
-/// Where not all copies are the same.
-fn disagreed(copies: &[&[u8]]) -> Vec<usize> {
-    (0..copies[0].len()).filter(|at| copies.iter().any(|copy| copy[*at] != copies[0][*at])).collect()
+/// Whether not all copies have the same byte there.
+fn disagree(copies: &[&[u8]], at: usize) -> bool {
+    copies.iter().any(|copy| copy[at] != copies[0][at])
 }

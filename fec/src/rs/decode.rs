@@ -15,6 +15,12 @@ impl Errors {
         self.list[..self.count].iter().copied()
     }
 
+    /// Corrects the symbols of a codeword.
+    pub fn correct(&self, symbols: &mut [u8]) {
+        let last = symbols.len() - 1;
+        self.iter().for_each(|(power, value)| symbols[last - usize::from(power)] ^= value);
+    }
+
     fn push(&mut self, power: usize, value: u8) {
         if value != 0 {
             self.list[self.count] = (power as u8, value);
@@ -27,9 +33,9 @@ impl Errors {
 type Polynomial = [u8; 256];
 
 /// What is wrong with a codeword of `len` symbols, whose remainder by the generator is `remainder`, the highest power
-/// first, and in which the powers of x that `erased` marks are doubtful. `None` if there are more errors than can be
+/// first, and in which the powers of x that `erased` has, each once, are doubtful. `None` if there are more errors than can be
 /// found: with t the length of `remainder`, more than (t - erasures) / 2.
-pub(super) fn decode(remainder: &[u8], len: usize, erased: &[bool; 255]) -> Option<Errors> {
+pub(super) fn decode(remainder: &[u8], len: usize, erased: &[u8]) -> Option<Errors> {
     let parity = remainder.len();
     let mut errors = Errors { count: 0, list: [(0, 0); 255] };
     if remainder.iter().all(|symbol| *symbol == 0) {
@@ -108,18 +114,17 @@ fn syndromes(kernel: Kernel, remainder: &[u8]) -> Polynomial {
 }
 
 /// The polynomial whose roots are the inverses of the places that are wrong or erased, and its degree.
-fn locator(kernel: Kernel, syndromes: &[u8], erased: &[bool; 255]) -> Option<(Polynomial, usize)> {
+fn locator(kernel: Kernel, syndromes: &[u8], erased: &[u8]) -> Option<(Polynomial, usize)> {
     let parity = syndromes.len();
     let mut locator = [0; 256];
     locator[0] = 1;
-    let mut erasures = 0;
-    for power in erased.iter().enumerate().filter_map(|(power, erased)| erased.then_some(power)) {
-        if erasures == parity {
-            return None;
-        }
-        erasures += 1;
-        for n in (1..=erasures).rev() {
-            locator[n] ^= mul(locator[n - 1], exp(power as u8));
+    let erasures = erased.len();
+    if erasures > parity {
+        return None;
+    }
+    for (before, power) in erased.iter().enumerate() {
+        for n in (1..=before + 1).rev() {
+            locator[n] ^= mul(locator[n - 1], exp(*power));
         }
     }
     let mut degree = erasures;
@@ -155,9 +160,7 @@ fn evaluator(syndromes: &[u8], locator: &[u8]) -> Polynomial {
 /// The values at α^0, α^1, ..., α^254.
 fn values(kernel: Kernel, polynomial: &[u8]) -> Polynomial {
     let mut values = [0; 256];
-    let mut powers = [&POWERS[0][..]; 256];
-    powers.iter_mut().zip(&POWERS).for_each(|(row, powers)| *row = powers);
-    kernel.product(&mut [&mut values], &powers[..polynomial.len()], polynomial);
+    polynomial.iter().zip(&POWERS).for_each(|(coefficient, powers)| kernel.mul_add(&mut values, powers, *coefficient));
     values
 }
 

@@ -188,7 +188,7 @@ impl Interleaved {
     }
 
     /// Corrects one codeword. Returns how many bytes that changed.
-    pub(crate) fn apply(&self, codeword: usize, errors: &Errors, coded: &mut [u8]) -> usize {
+    fn apply(&self, codeword: usize, errors: &Errors, coded: &mut [u8]) -> usize {
         let len = self.layout.len(codeword);
         for (power, value) in errors.iter() {
             coded[self.layout.position(codeword, len - 1 - usize::from(power))] ^= value;
@@ -204,15 +204,17 @@ impl Interleaved {
 
     fn errors(&self, codeword: usize, difference: &[u8], erased: &[usize]) -> Option<Errors> {
         let len = self.layout.len(codeword);
-        let mut powers = [false; 255];
+        let (mut powers, mut count) = ([0; 255], 0);
         for position in erased {
             if let Some((of, symbol)) = self.layout.symbol_at(*position)
                 && of == codeword
+                && !powers[..count].contains(&((len - 1 - symbol) as u8))
             {
-                powers[len - 1 - symbol] = true;
+                powers[count] = (len - 1 - symbol) as u8;
+                count += 1;
             }
         }
-        decode::decode(difference, len, &powers)
+        decode::decode(difference, len, &powers[..count])
     }
 
     /// The remainder of one codeword by its generator: zeros if all is well.

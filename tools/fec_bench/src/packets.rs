@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use aquila_fec::combine::combine;
+use aquila_fec::combine::{combine, combine_coded};
 use aquila_fec::crc32c;
 use aquila_fec::rs::{Interleaved, residual, words_for};
 use rand_chacha::ChaCha8Rng;
@@ -43,6 +43,7 @@ pub fn table() {
     for bits in [2, 6, 12] {
         println!("| two copies of {LEN} bytes that differ in {bits} bits | {} |", copies(bits).micros());
     }
+    println!("| two copies with 8 words of parity, 14 wrong bits in each | {} |", coded_copies().micros());
     println!();
 }
 
@@ -102,6 +103,24 @@ fn copies(bits: usize) -> Time {
     let copies = [&copies[0][..], &copies[1]];
     let mut out = Vec::new();
     let time = Time::of(|| combine(black_box(&copies), &mut out).expect("one choice"));
+    assert_eq!(out, packet);
+    time
+}
+
+fn coded_copies() -> Time {
+    let code = Interleaved::new(LEN - 32, 8).expect("such a code");
+    let mut packet = random(LEN - 36, 3);
+    packet.extend(crc32c(&packet).to_be_bytes());
+    packet.resize(LEN, 0);
+    let (data, parity) = packet.split_at_mut(LEN - 32);
+    code.encode(data, parity).expect("lengths fit");
+    let mut copies = [packet.clone(), packet.clone()];
+    // Two wrong symbols in each codeword of each copy: as many in all as there is parity, or fewer.
+    (0..28).for_each(|n| copies[n % 2][n / 2 + (n % 2 + 2 * (n / 14)) * 350] ^= 1 << (n % 8));
+    let copies = [&copies[0][..], &copies[1]];
+    let check = |coded: &[u8]| crc32c(&coded[..LEN - 36]).to_be_bytes() == coded[LEN - 36..LEN - 32];
+    let mut out = Vec::new();
+    let time = Time::of(|| combine_coded(&code, black_box(&copies), check, &mut out).expect("one choice"));
     assert_eq!(out, packet);
     time
 }
