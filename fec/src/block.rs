@@ -2,6 +2,21 @@
 //!
 //! For what is sent once and in one go: a picture over several bearers, a file. It is systematic and MDS, so no code of
 //! that size does better; what it cannot do is help a packet before its block is complete, see [`crate::rlc`].
+//!
+//! ```
+//! use aquila_fec::block::{Block, BlockError};
+//!
+//! # fn main() -> Result<(), BlockError> {
+//! let block = Block::new(3, 2)?;
+//! let mut parity = [[0; 5]; 2];
+//! block.encode(&["three", "times", "five"], &mut parity)?;
+//! let came = [None, Some(&b"times"[..]), None, Some(&parity[0]), Some(&parity[1])];
+//! let mut lost = [[0; 5]; 2];
+//! block.recover(&came, &mut lost)?;
+//! assert_eq!(lost, [*b"three", *b"five\0"]);
+//! # Ok(())
+//! # }
+//! ```
 
 use thiserror::Error;
 
@@ -228,6 +243,13 @@ mod tests {
         let mut parity = vec![vec![0; 50]; 6];
         Block::new(11, 6).unwrap().encode(&longer, &mut parity).unwrap();
         assert_eq!(parity[..4], all[9..]);
+    }
+
+    /// What another implementation gives, written from the description in another language.
+    #[test]
+    fn coefficients_on_the_wire() {
+        let block = Block::new(4, 3).unwrap();
+        assert_eq!(*block.coefficients, [1, 1, 1, 1, 127, 252, 126, 254, 226, 255, 230, 253]);
     }
 
     /// All ways to lose as many as there is parity.

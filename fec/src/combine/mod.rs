@@ -9,6 +9,21 @@
 //! 1e-6 for [`MAX_DOUBTFUL`]. What must not be false is authenticated besides.
 //!
 //! [`combine_coded`] does the same for copies with Reed-Solomon parity, of which none could be corrected alone.
+//!
+//! ```
+//! use aquila_fec::{combine::combine, crc32c};
+//!
+//! # fn main() -> Result<(), aquila_fec::combine::CombineError> {
+//! let sent = [&b"go home"[..], &crc32c(b"go home").to_be_bytes()].concat();
+//! let (mut one, mut other) = (sent.clone(), sent.clone());
+//! one[0] ^= 0x20;
+//! other[6] ^= 0x01;
+//! let mut out = Vec::new();
+//! combine(&[&one, &other], &mut out)?;
+//! assert_eq!(out, sent);
+//! # Ok(())
+//! # }
+//! ```
 
 mod coded;
 mod crc;

@@ -19,6 +19,26 @@
 //! in bursts of 4, and three frames' time to wait, 0.44 % of the frames are missed so, 0.69 % if repairs go between
 //! packets, and 4.5 % with a block code (`cargo test -p aquila-fec frames_missed -- --nocapture`).
 //!
+//! ```
+//! use aquila_fec::rlc::{Decoder, Encoder, Limits};
+//!
+//! # fn main() -> Result<(), aquila_fec::rlc::TooLong> {
+//! let (mut encoder, mut decoder) = (Encoder::new(Limits::default(), 0), Decoder::new(Limits::default()));
+//! for packet in ["a", "picture", "in three"] {
+//!     let number = encoder.push(packet.as_bytes())?;
+//!     if number != 1 {
+//!         decoder.handle_packet(number, packet.as_bytes());
+//!     }
+//! }
+//! let mut coded = Vec::new();
+//! if let Some(header) = encoder.repair(&mut coded) {
+//!     decoder.handle_repair(header, &coded);
+//! }
+//! assert_eq!(decoder.poll_recovered(), Some((1, &b"picture"[..])));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Trust
 //!
 //! [`Decoder`] takes any header and any bytes without harm to anything but what it decodes: a forged repair makes forged

@@ -78,6 +78,14 @@ mod tests {
         }
     }
 
+    /// What another implementation gives, written from the description in another language.
+    #[test]
+    fn coefficients_on_the_wire() {
+        for (key, wanted) in [(0, [39, 42, 153, 208]), (1, [37, 225, 177, 176]), (65_535, [52, 199, 76, 244])] {
+            assert!(Coefficients::new(key).take(4).eq(wanted), "key {key}");
+        }
+    }
+
     #[test]
     fn coefficients_are_never_zero_and_otherwise_even() {
         let mut counts = [0u32; 256];

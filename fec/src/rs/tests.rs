@@ -96,6 +96,21 @@ fn layout_is_as_described() {
     }
 }
 
+/// What another implementation gives, written from the description in another language.
+#[test]
+fn parity_on_the_wire() {
+    let parity = |data: &[u8], words| {
+        let code = Interleaved::new(data.len(), words).unwrap();
+        let mut parity = vec![0; code.parity_len()];
+        code.encode(data, &mut parity).unwrap();
+        parity
+    };
+    assert_eq!(parity(&(0..20).collect::<Vec<_>>(), 1), [0x03, 0xaa, 0xbd, 0x10]);
+    // Three codewords, of which the first has four symbols of parity and the others two.
+    let data: Vec<_> = (0..600).map(|n| (7 * n + n / 256) as u8).collect();
+    assert_eq!(parity(&data, 2), [0xa4, 0x36, 0xc3, 0x79, 0x08, 0xbf, 0x42, 0x2f]);
+}
+
 #[test]
 fn what_there_is_no_code_for() {
     assert_eq!(Interleaved::new(MAX_DATA + 1, 1).unwrap_err(), LayoutError::Data(MAX_DATA + 1));
