@@ -7,7 +7,8 @@
 use std::path::Path;
 
 use aquila_proto::Usage;
-use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
+use aquila_proto::aerotp::{Flags, Header, InnerOption, OptionsWriter, Port, Seq, TransferMode};
+use aquila_proto::mavlink::{Address, Frame, MessageId, RadioStatus, Version};
 use aquila_proto::signing::Place;
 use aquila_proto::wire::datagram::{BulkPiece, BulkWindow, DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
@@ -25,6 +26,7 @@ fn main() {
     trace();
     score();
     fec();
+    aerotp();
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {
@@ -328,4 +330,53 @@ fn fec() {
     seed("window", "honest", &steps);
     steps.extend([4, 255, 255, 255, 255, 0, 9, 0, 1, 4, 1, 2, 3, 4, 5, 0, 0, 0, 9, 1, 1, 3, 0]);
     seed("window", "made-up", &steps);
+}
+
+fn aerotp() {
+    let payload: Vec<u8> = (0..120).collect();
+    let long = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes(), bytes].concat();
+    // A segment of 120 bytes with a CRC and some parity, in two or three copies with wrong bits.
+    let recipe = |crc: u8, words: u8, flips: &[u8]| {
+        let head = [0, 0, 1, 0, 5, 0, 6, 0, 0, 0, 7, crc, 0, words, 0xaa, 3];
+        [&head[..], &long(&payload), flips].concat()
+    };
+    seed("segment", "plain", &recipe(1, 0, &[0]));
+    seed("segment", "two-copies", &recipe(1, 0, &[0, 0, 0, 60, 1, 1, 0, 90, 2]));
+    seed("segment", "parity", &recipe(1, 8, &[0, 0, 0, 4, 1, 0, 0, 90, 2, 1, 0, 99, 3]));
+    seed("segment", "parity-without-crc", &recipe(0, 8, &[1, 2, 0, 4, 1]));
+    // The header of a segment of 16 bytes of payload, and those bytes.
+    let header =
+        Header { payload_len: 16, ..Header::new(Port(5), Port(6), TransferMode::Reliable, Seq(7), Flags::SYN) };
+    seed("segment", "raw", &[&[1, 0, 8, 1][..], &header.encode(), &[7; 16]].concat());
+
+    let mut options = Vec::new();
+    let mut writer = OptionsWriter::new(&mut options);
+    writer.push(&InnerOption::Echo { timestamp: 1, held_us: 2 });
+    writer.push(&InnerOption::Window(Seq(9)));
+    writer.push_snack([(Seq(3), 4), (Seq(9), 1)]);
+    writer.push_eln([Seq(7)]);
+    writer.push(&InnerOption::Block { first: 1, count: 8, key: 3 });
+    writer.push(&InnerOption::Custody(77));
+    options.extend_from_slice(b"data");
+    seed("inner_options", "several", &options);
+    seed("inner_options", "unknown", &[9, 77, 1, 5, 9, 4, 0, 0, 1, 0, 42]);
+
+    // Frames, cut ones and false sync words, a radio's report in the middle, pauses.
+    let report = RadioStatus { rssi: 200, remrssi: 190, txbuf: 77, noise: 40, remnoise: 0, rxerrors: 3, fixed: 9 };
+    let report = report.frame(Version::V1, 5);
+    let short = |bytes: &[u8]| [&[bytes.len() as u8], bytes].concat();
+    let frame = |cut: u8| [&[2][..], &short(b"payload of a segment"), &[cut]].concat();
+    seed("deframer", "frames", &[frame(0), frame(1), frame(0), vec![0, 200], frame(2), frame(0)].concat());
+    seed("deframer", "false-sync", &[vec![1, 4, 3, 0xff, 0x01, 0x02, 1], frame(0), vec![1, 1, 0, 90]].concat());
+    let radio = [&[4][..], &short(report.bytes())].concat();
+    seed("deframer", "radio", &[radio, frame(0), vec![4, 6, 0xfe, 9, 0, 0x33, 0x44, 0x6d], frame(0)].concat());
+
+    // The initiator begins and seals; it is heard, answered and heard again.
+    let text = |from: u8| [&[6, from][..], &short(b"text")].concat();
+    let shake = [vec![1], text(0), vec![12, 1, 0], text(1), vec![12, 0, 0], text(0), vec![12, 1, 0]].concat();
+    seed("association", "handshake", &shake);
+    seed("association", "rekey", &[&shake[..], &[2], &shake[1..]].concat());
+    seed("association", "restarts", &[&shake[..], &[3], &shake, &[4, 0, 255], &shake, &[12, 1, 9, 12, 0, 8]].concat());
+    seed("association", "stranger", &[&shake[..], &[5], &text(2), &[12, 1, 0, 12, 0, 0, 12, 2, 1]].concat());
+    seed("association", "tampered", &[&shake[..], &[10, 1, 0, 0, 3, 0, 10, 0, 1, 0, 9, 1, 11, 1, 0, 2]].concat());
 }

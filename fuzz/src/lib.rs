@@ -4,6 +4,7 @@
 //! Parsers are given the bytes as they are. What has a state is given a list of steps, which [`input::Input`] reads from
 //! the bytes; inputs that end early are short lists.
 
+mod aerotp;
 mod fec;
 mod input;
 mod mavlink;
@@ -17,6 +18,7 @@ mod trace;
 mod video;
 mod wire;
 
+pub use aerotp::{association, deframer, inner_options, segment};
 pub use fec::{copies, correct, window};
 pub use mavlink::mavlink;
 pub use quic::bearer;
@@ -38,11 +40,14 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 22] = [
+    ("association", association),
     ("bearer", bearer),
     ("config", config),
     ("copies", copies),
     ("correct", correct),
+    ("deframer", deframer),
+    ("inner_options", inner_options),
     ("mavlink", mavlink),
     ("reassembly", reassembly),
     ("replay_window", replay_window),
@@ -50,6 +55,7 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("router", router),
     ("rtp", rtp),
     ("score", score),
+    ("segment", segment),
     ("session", session),
     ("store", store),
     ("texts", texts),

@@ -29,7 +29,8 @@ macro_rules! targets {
 }
 
 targets! {
-    bearer config copies correct mavlink reassembly replay_window resumption router rtp score session store texts trace video_queue window wire
+    association bearer config copies correct deframer inner_options mavlink reassembly replay_window resumption router rtp
+    score segment session store texts trace video_queue window wire
 }
 
 fn replay(name: &str, target: Target) {
