@@ -40,6 +40,9 @@ pub struct SegmentCounters {
     pub damaged_payloads: u64,
     /// Given out as [`Damaged::Unrecognisable`].
     pub unrecognisable: u64,
+    /// Of those, with an intact header that has a reserved mode or an unknown error correction: the peer speaks something
+    /// newer.
+    pub reserved: u64,
 }
 
 /// A segment whose header and CRC, if it has one, fit. Nothing is authenticated yet.
@@ -151,7 +154,11 @@ impl SegmentCodec {
         self.counters.damaged += 1;
         match damaged {
             Damaged::Payload(_) => self.counters.damaged_payloads += 1,
-            Damaged::Unrecognisable => self.counters.unrecognisable += 1,
+            Damaged::Unrecognisable => {
+                let reserved = matches!(Header::decode(bytes), Err(HeaderError::Mode(_) | HeaderError::Scheme(_)));
+                self.counters.unrecognisable += 1;
+                self.counters.reserved += u64::from(reserved);
+            }
         }
         Err(damaged)
     }

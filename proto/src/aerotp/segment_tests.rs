@@ -129,7 +129,12 @@ fn reserved_modes_and_schemes_and_contradictions_are_named() {
         change(&mut bytes);
         let check = crate::aerotp::hec::hec(&bytes[..18]);
         bytes[18..].copy_from_slice(&check.to_be_bytes());
-        Header::decode(&bytes).err()
+        let mut codec = SegmentCodec::new();
+        assert!(codec.decode(&mut bytes.clone()).is_err(), "a header without a segment");
+        let error = Header::decode(&bytes).err();
+        let reserved = matches!(error, Some(HeaderError::Mode(_) | HeaderError::Scheme(_)));
+        assert_eq!(codec.counters().reserved, u64::from(reserved));
+        error
     };
     assert_eq!(with(&|_| {}), None);
     assert_eq!(with(&|bytes| bytes[12] = 5 << 2 | 3), Some(HeaderError::Mode(5)));

@@ -14,8 +14,8 @@ use crate::mavlink::RadioStatus;
 /// wrong bit at most is taken once it is complete and known, so a false sync word does not hold back what is behind it;
 /// and it is given up after a time without a byte.
 ///
-/// Holds one longest frame and one read, and judges no more than [`CREDIT`] bytes for each that comes, less a store for one
-/// burst: what a line full of sync words costs is bounded.
+/// Holds one longest frame and one read. Judges no more than 16 bytes for each that comes, beyond a store of 1 MB for one
+/// burst, so what a line full of sync words costs is bounded.
 #[derive(Debug)]
 pub struct Deframer {
     gap: Duration,

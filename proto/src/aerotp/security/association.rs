@@ -7,7 +7,7 @@ use ring::aead::{Aad, LessSafeKey, Nonce};
 
 use super::noise::{KeyPair, key};
 use super::{OpenError, TAG_LEN};
-use crate::aerotp::extension::HELLO_LEN;
+use crate::aerotp::extension::{HELLO_EXTENSION, HELLO_LEN};
 use crate::aerotp::header::{HEADER_LEN, Header};
 
 /// A handshake that both ends have finished, as far as this one knows.
@@ -16,8 +16,8 @@ pub(super) struct Association {
     pub counter: u64,
     /// Its first message, by which a repetition is told.
     pub first: [u8; HELLO_LEN],
-    /// The responder's second message.
-    pub second: [u8; HELLO_LEN],
+    /// The extension with our message.
+    pub hello: [u8; HELLO_EXTENSION],
     /// When its keys came to be here.
     pub since: Instant,
     /// Whether something of the peer's was opened with its own keys (not the early one).
@@ -48,7 +48,7 @@ impl Association {
     /// With the keys of a finished handshake and the initiator's early key.
     pub(super) fn new(
         initiates: bool,
-        (first, second): ([u8; HELLO_LEN], [u8; HELLO_LEN]),
+        (first, hello): ([u8; HELLO_LEN], [u8; HELLO_EXTENSION]),
         counter: u64,
         (pair, early): (&KeyPair, LessSafeKey),
         clock: SendClock,
@@ -59,7 +59,7 @@ impl Association {
         Self {
             counter,
             first,
-            second,
+            hello,
             since: now,
             heard: false,
             clock,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ring::hmac;
 
 use super::noise::Statics;
-use crate::aerotp::extension::{HELLO_LEN, HelloKind};
+use crate::aerotp::extension::{HELLO_EXTENSION, HELLO_LEN, Hello, HelloKind};
 
 /// The MAC's key, known to both ends from their static keys. Of 65536 hellos of others 65535 are refused by it; replayed
 /// ones pass.
@@ -26,6 +26,16 @@ impl HelloFilter {
         context.update(first.map_or(&[], |first| first.as_slice()));
         let tag = context.sign();
         [tag.as_ref()[0], tag.as_ref()[1]]
+    }
+
+    /// The extension with a message.
+    pub(super) fn extension(
+        &self,
+        kind: HelloKind,
+        message: &[u8; HELLO_LEN],
+        first: Option<&[u8; HELLO_LEN]>,
+    ) -> [u8; HELLO_EXTENSION] {
+        Hello { kind, filter: self.sign(kind, message, first), message }.encode()
     }
 }
 

@@ -7,7 +7,7 @@ use snow::HandshakeState;
 
 use super::association::{Association, SendClock, phase};
 use super::{ATTEMPT_BITS, News, Security, noise};
-use crate::aerotp::extension::{HELLO_LEN, Hello, HelloKind};
+use crate::aerotp::extension::{HELLO_EXTENSION, HELLO_LEN, Hello, HelloKind};
 use crate::seeded::SeededBytes;
 
 /// An unanswered first message.
@@ -15,6 +15,8 @@ pub(super) struct Attempt {
     pub counter: u64,
     handshake: HandshakeState,
     pub first: [u8; HELLO_LEN],
+    /// The extension with it.
+    pub hello: [u8; HELLO_EXTENSION],
     pub early: LessSafeKey,
     pub clock: SendClock,
     pub begun: Instant,
@@ -45,6 +47,7 @@ impl Security {
             counter,
             handshake: first.handshake,
             first: first.message,
+            hello: self.filter.extension(HelloKind::First, &first.message, None),
             early: noise::key(&first.early.initiator),
             clock: SendClock::new(now),
             begun: now,
@@ -52,7 +55,8 @@ impl Security {
     }
 
     /// The responder's part: a new association if the message is genuine and newer than all before.
-    pub(super) fn accept_first(&mut self, now: Instant, hello: &Hello<'_>) {
+    /// One that came in a segment which was opened is authentic, and not limited.
+    pub(super) fn accept_first(&mut self, now: Instant, hello: &Hello<'_>, authentic: bool) {
         if self.associations.iter().any(|known| known.first == *hello.message) {
             return;
         }
@@ -64,7 +68,7 @@ impl Security {
             self.counters.replayed_hellos += 1;
             return;
         }
-        if !self.bucket.take(now) {
+        if !authentic && !self.bucket.take(now) {
             self.counters.limited_hellos += 1;
             return;
         }
@@ -83,9 +87,9 @@ impl Security {
         self.accepted = Some(counter);
         self.accepted_is_new = true;
         let early = noise::key(&first.early.initiator);
-        let messages = (*hello.message, second);
+        let answer = self.filter.extension(HelloKind::Second, &second, Some(hello.message));
         let clock = SendClock::new(now);
-        let association = Association::new(false, messages, counter, (&pair, early), clock, now);
+        let association = Association::new(false, (*hello.message, answer), counter, (&pair, early), clock, now);
         self.associate(association, counter >> ATTEMPT_BITS);
     }
 
@@ -94,9 +98,6 @@ impl Security {
         let Some(attempt) = self.attempt.as_mut().filter(|attempt| phase(attempt.counter) == phase_of_segment) else {
             return;
         };
-        if self.associations.iter().any(|known| known.second == *hello.message) {
-            return;
-        }
         if self.filter.sign(HelloKind::Second, hello.message, Some(&attempt.first)) != hello.filter {
             self.counters.forged_hellos += 1;
             return;
@@ -111,9 +112,9 @@ impl Security {
         };
         let Some(attempt) = self.attempt.take() else { return };
         self.unanswered = 0;
-        let messages = (attempt.first, *hello.message);
+        let hellos = (attempt.first, attempt.hello);
         let keys = (&pair, attempt.early);
-        let association = Association::new(true, messages, attempt.counter, keys, attempt.clock, now);
+        let association = Association::new(true, hellos, attempt.counter, keys, attempt.clock, now);
         self.associate(association, life);
     }
 

@@ -176,7 +176,7 @@ impl Security {
         let extension_len = self.overhead() - TAG_LEN;
         let payload_len = u16::try_from(extension_len + plaintext.len() + TAG_LEN).map_err(|_| SealError::TooLong)?;
         if let Some(hello) = self.hello() {
-            self.extension = hello;
+            self.extension = *hello;
         }
         let (association, phase, key, clock) = match (self.associations.first_mut(), &mut self.attempt) {
             (Some(newest), _) => {
@@ -260,14 +260,9 @@ impl Security {
     }
 
     /// The extension that segments carry now.
-    fn hello(&self) -> Option<[u8; HELLO_EXTENSION]> {
-        if let Some(attempt) = &self.attempt {
-            let filter = self.filter.sign(HelloKind::First, &attempt.first, None);
-            return Some(Hello { kind: HelloKind::First, filter, message: &attempt.first }.encode());
-        }
-        let newest = self.associations.first().filter(|newest| !self.initiates && !newest.heard)?;
-        let filter = self.filter.sign(HelloKind::Second, &newest.second, Some(&newest.first));
-        Some(Hello { kind: HelloKind::Second, filter, message: &newest.second }.encode())
+    fn hello(&self) -> Option<&[u8; HELLO_EXTENSION]> {
+        let newest = || self.associations.first().filter(|newest| !self.initiates && !newest.heard);
+        self.attempt.as_ref().map(|attempt| &attempt.hello).or_else(|| newest().map(|newest| &newest.hello))
     }
 
     fn open_checked(
@@ -284,7 +279,7 @@ impl Security {
         if header.phase == EARLY {
             let hello = hello.filter(|hello| hello.kind == HelloKind::First && !self.initiates);
             let hello = hello.ok_or(OpenError::NoKey)?;
-            self.accept_first(now, &hello);
+            self.accept_first(now, &hello, false);
             let known = self.associations.iter_mut().find(|known| known.first == *hello.message);
             let known = known.ok_or(OpenError::NoKey)?;
             return Ok((known.counter, known.open(now, header, extension, sealed)?));
@@ -296,7 +291,9 @@ impl Security {
         let result = self.open_in_phase(now, header, extension, sealed);
         // After it is opened, so that an association which it confirms is not dropped for the new one.
         match hello {
-            Some(hello) if hello.kind == HelloKind::First && !self.initiates => self.accept_first(now, &hello),
+            Some(hello) if hello.kind == HelloKind::First && !self.initiates => {
+                self.accept_first(now, &hello, result.is_ok());
+            }
             _ => {}
         }
         result

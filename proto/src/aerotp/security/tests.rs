@@ -398,6 +398,13 @@ fn hellos_at_full_rate_cost_20_exchanges_a_second() {
     let counters = b.counters();
     assert_eq!(counters.forged_hellos + counters.limited_hellos, 3000);
     assert!((95..=100).contains(&counters.forged_hellos), "40 + 3 s * 20: {counters:?}");
+    // Those of the association that is there are not held up by them.
+    let (mut a1, mut b1) = pair(now);
+    while b1.bucket.take(now) {}
+    a1.handle_timeout(now + 61 * MINUTE);
+    let rekey = seal(&mut a1, now, b"");
+    assert!(open(&mut b1, now, &rekey).is_ok());
+    assert_eq!((b1.counters().associations, b1.counters().limited_hellos), (2, 0));
     // Without the filter's key hardly any comes so far, and the genuine one passes.
     for n in 0..3000_u32 {
         let mut extension = genuine.extension.clone();
