@@ -141,7 +141,8 @@ fn describe_node(side: Side, event: &NodeEvent) -> String {
             format!("{side}: link {} (last word {:.2} s ago)", state.name(), silence.as_secs_f64())
         }
         NodeEvent::Connected(remote, resumed) => {
-            format!("{side}: connected to {remote}{}", if *resumed { " by 0-RTT" } else { "" })
+            let to = remote.map_or_else(|| "by radio".to_owned(), |remote| format!("to {remote}"));
+            format!("{side}: connected {to}{}", if *resumed { " by 0-RTT" } else { "" })
         }
         NodeEvent::BearerState(bearer, state, silence) => {
             format!("{side}: {bearer} {} after {} ms of silence", state.name(), silence.as_millis())

@@ -38,8 +38,15 @@ fn main() {
 /// One run; gives the packets that both ends sent.
 fn fly() -> u64 {
     let path = PathConfig { rate_bps: Some(4_000_000), delay: Duration::from_millis(30), ..PathConfig::default() };
-    let mut pair =
-        Pair::new(PairConfig { up: path, down: path, seed: 1, mtu: 1200, leaky_tickets: false, beside: vec![] });
+    let mut pair = Pair::new(PairConfig {
+        up: path,
+        down: path,
+        seed: 1,
+        mtu: 1200,
+        leaky_tickets: false,
+        beside: vec![],
+        radios: vec![],
+    });
     pair.connect();
     pair.run_until(Duration::from_millis(500));
     for from in [Side::Air, Side::Ground] {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aquila_proto::aerotp::RadioConfig;
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::Identity;
 use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore};
@@ -28,6 +29,8 @@ pub struct EndConfig {
     pub congestion: CongestionConfig,
     /// Bearers of the side that connects, at least one, and what each may be used for.
     pub bearers: Vec<Usage>,
+    /// Radios, which both sides know of.
+    pub radios: Vec<RadioConfig>,
 }
 
 /// One end: a process that can die and be started anew.
@@ -68,6 +71,11 @@ impl Stored {
     }
 }
 
+/// A session's radios have the last numbers.
+pub fn radio_id(number: usize) -> BearerId {
+    BearerId::all().rev().nth(number).unwrap_or_default()
+}
+
 /// What the clocks of both ends show at the start.
 const SINCE_1970: Duration = Duration::from_secs(1_790_000_000);
 
@@ -83,7 +91,7 @@ impl End {
         now: Instant,
         elapsed: Duration,
     ) -> Result<Self, rustls::Error> {
-        let EndConfig { side, mtu, cameras, seed, encoder, congestion, bearers } = config;
+        let EndConfig { side, mtu, cameras, seed, encoder, congestion, bearers, radios } = config;
         let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
         let (identity, peer) = match side {
             Side::Air => (air, ground.public()),
@@ -108,8 +116,18 @@ impl End {
             name: format!("bearer-{id}"),
             usage,
             resumption: stored.resumption.get(&id).cloned(),
+            radio: None,
         };
         session.bearers = BearerId::all().zip(bearers).map(bearer).collect();
+        for (number, radio) in radios.into_iter().enumerate() {
+            let id = radio_id(number);
+            session.bearers.push(BearerConfig {
+                name: format!("radio-{number}"),
+                resumption: stored.resumption.get(&id).cloned(),
+                radio: Some(RadioConfig { life: u64::from(life), ..radio }),
+                ..BearerConfig::default()
+            });
+        }
         session.congestion = congestion;
         session.encoder = encoder;
         session.video = vec![SendQueueConfig::default(); cameras.max(1)];

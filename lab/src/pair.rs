@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aquila_emu::{Outage, Path, PathConfig, Payload};
+use aquila_emu::{Direction, HalfDuplex, Outage, Path, PathConfig, Payload};
+use aquila_proto::aerotp::RadioConfig;
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, TicketStore};
@@ -15,7 +16,7 @@ use aquila_proto::session::{Arrival, BearerConfig, Stats};
 use aquila_proto::{BearerId, Bitrate, Class, Event, LinkState, Output, Session, Side, Usage};
 use bytes::{Bytes, BytesMut};
 
-use crate::ends::{End, EndConfig, Stored};
+use crate::ends::{End, EndConfig, Stored, radio_id};
 use crate::fnv::Fnv;
 use crate::frames;
 
@@ -37,6 +38,8 @@ pub struct PairConfig {
     pub leaky_tickets: bool,
     /// Further bearers: up and down, and what they may be used for.
     pub beside: Vec<(PathConfig, PathConfig, Usage)>,
+    /// Radios, each on a channel of its own that both sides share: up, down, and how long it takes to turn around.
+    pub radios: Vec<(RadioConfig, PathConfig, PathConfig)>,
 }
 
 impl PairConfig {
@@ -49,6 +52,7 @@ impl PairConfig {
             encoder: EncoderRange::default(),
             congestion: CongestionConfig::default(),
             bearers: std::iter::once(Usage::Normal).chain(self.beside.iter().map(|(.., usage)| *usage)).collect(),
+            radios: self.radios.iter().map(|(radio, ..)| *radio).collect(),
         }
     }
 }
@@ -183,6 +187,7 @@ pub struct Pair {
     ground: Node,
     /// Up and down, for each bearer.
     paths: Vec<[Path<Packet>; 2]>,
+    radios: Vec<HalfDuplex<Vec<u8>>>,
     sources: Vec<Running>,
     sent_commands: [Vec<Duration>; 2],
     sent_frames: Vec<Duration>,
@@ -243,12 +248,18 @@ impl Pair {
         let seeds = (0..).map(|n| config.seed ^ n << 32);
         let path = |((up, down), seed)| [Path::new(up, seed), Path::new(down, !seed)];
         let paths = std::iter::once((config.up, config.down)).chain(beside).zip(seeds).map(path).collect();
+        let radio = |(number, (radio, up, down)): (usize, &(RadioConfig, PathConfig, PathConfig))| {
+            let seed = config.seed ^ (number as u64 + 1) << 48;
+            HalfDuplex::new(*up, *down, radio.turn_around.unwrap_or_default(), seed)
+        };
+        let radios = config.radios.iter().enumerate().map(radio).collect();
         Self {
             start,
             now: start,
             air: node(Side::Air, AIR),
             ground: node(Side::Ground, GROUND),
             paths,
+            radios,
             sources: Vec::new(),
             sent_commands: [Vec::new(), Vec::new()],
             sent_frames: Vec::new(),
@@ -285,6 +296,15 @@ impl Pair {
     pub fn connect(&mut self) {
         for bearer in BearerId::all().take(self.paths.len()) {
             self.connect_bearer(bearer);
+        }
+        self.begin_radios(Side::Air);
+    }
+
+    fn begin_radios(&mut self, side: Side) {
+        for number in 0..self.radios.len() {
+            let now = self.now;
+            self.node(side).end.session.begin_radio(now, radio_id(number));
+            self.drain(side);
         }
     }
 
@@ -343,7 +363,7 @@ impl Pair {
         self.paths.push([Path::new(up, seed), Path::new(down, !seed)]);
         let first = self.air.addresses[0];
         self.air.addresses.push(SocketAddr::new(first.ip(), first.port() + number));
-        let config = BearerConfig { name: format!("bearer-{number}"), usage, resumption: None };
+        let config = BearerConfig { name: format!("bearer-{number}"), usage, ..BearerConfig::default() };
         let added = self.air.end.session.add_bearer(self.now, config).expect("a valid configuration");
         self.drain(Side::Air);
         added.inspect(|bearer| self.connect_bearer(*bearer))
@@ -368,6 +388,7 @@ impl Pair {
                 Some(self.air.end.deadline),
                 Some(self.ground.end.deadline),
                 self.paths.iter().flatten().filter_map(Path::next_delivery).min(),
+                self.radios.iter().filter_map(HalfDuplex::next_deadline).min(),
                 self.sources.iter().map(|source| source.next).min(),
             ];
             let next = next.into_iter().flatten().min().expect("sessions always have a deadline");
@@ -511,6 +532,16 @@ impl Pair {
     }
 
     fn step(&mut self) {
+        for number in 0..self.radios.len() {
+            for (direction, to) in [(Direction::Up, Side::Ground), (Direction::Down, Side::Air)] {
+                while let Some(delivered) = self.radios[number].pop(direction, self.now) {
+                    let (now, bytes) = (self.now, delivered.packet.payload);
+                    self.note(&[to as u64 + 14, bytes.len() as u64]);
+                    self.node(to).end.session.handle_line(now, radio_id(number), &bytes);
+                    self.drain(to);
+                }
+            }
+        }
         for bearer in 0..self.paths.len() {
             while let Some(packet) = self.paths[bearer][0].pop(self.now) {
                 self.arrive(bearer, Side::Ground, packet);
@@ -616,6 +647,14 @@ impl Pair {
                     let packet = Packet { from, to: transmit.destination, ecn, data };
                     let _ = self.paths[bearer][side as usize].push(now, len + IP_UDP, packet);
                     self.note(&[side as u64, len as u64]);
+                }
+                Output::Line(bearer, data) => {
+                    let direction = if side == Side::Air { Direction::Up } else { Direction::Down };
+                    let packet = aquila_emu::Packet::new(data.len(), data.to_vec());
+                    let len = data.len();
+                    let number = usize::from(radio_id(0).number() - bearer.number());
+                    let _ = self.radios[number].push(direction, now, packet);
+                    self.note(&[side as u64 + 2, len as u64]);
                 }
                 Output::Event(event) => frames_in.push_back(event),
             }

@@ -26,7 +26,7 @@ fn path(mbps: u64, delay_ms: u64, loss: f64) -> PathConfig {
 fn over(seed: u64, paths: &[(PathConfig, Usage)]) -> Pair {
     let (first, _) = paths[0];
     let beside = paths[1..].iter().map(|(path, usage)| (*path, *path, *usage)).collect();
-    Pair::new(PairConfig { up: first, down: first, seed, mtu: 1200, leaky_tickets: false, beside })
+    Pair::new(PairConfig { up: first, down: first, seed, mtu: 1200, leaky_tickets: false, beside, radios: vec![] })
 }
 
 fn normal(paths: &[PathConfig]) -> Vec<(PathConfig, Usage)> {

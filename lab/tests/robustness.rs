@@ -24,7 +24,7 @@ fn config(seed: u64, loss: f64) -> PairConfig {
         loss: Loss::Independent(loss),
         ..PathConfig::default()
     };
-    PairConfig { up: path, down: path, seed, mtu: 1200, leaky_tickets: false, beside: vec![] }
+    PairConfig { up: path, down: path, seed, mtu: 1200, leaky_tickets: false, beside: vec![], radios: vec![] }
 }
 
 fn connected(seed: u64, loss: f64) -> Pair {

@@ -75,7 +75,7 @@ pub enum NodeEvent {
     /// A class goes by this bearer from now on.
     Rerouted(Class, String),
     /// Connected to this address, by 0-RTT or not.
-    Connected(SocketAddr, bool),
+    Connected(Option<SocketAddr>, bool),
     /// The connection ended, and why.
     Disconnected(String),
     /// The other side's address changed.
@@ -423,6 +423,7 @@ impl Node {
                         socket.send(transmit, data);
                     }
                 }
+                Output::Line(..) => {}
                 Output::Event(event) => events.push(event),
                 Output::Timeout(at) => {
                     self.deadline = at;

@@ -18,7 +18,7 @@ impl BearerId {
     }
 
     /// All there can be.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub fn all() -> impl DoubleEndedIterator<Item = Self> {
         (0..Self::COUNT as u8).map(Self)
     }
 

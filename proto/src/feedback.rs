@@ -194,6 +194,11 @@ impl SentLog {
         }
     }
 
+    /// A datagram has been sent of which no report will tell.
+    pub fn skip(&mut self) {
+        self.next_seq += 1;
+    }
+
     /// Bytes of datagrams of which nothing is known.
     pub fn in_flight(&self) -> ByteCount {
         self.in_flight

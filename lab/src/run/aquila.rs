@@ -86,7 +86,16 @@ impl Aquila {
         let encoder = EncoderRange { response, ..encoder };
         let knowing = contender.oracle().zip(truth).map(|(kind, truth)| Knowing::new(kind, truth, traffic, encoder));
         let bearers = vec![Usage::Normal; plan.links.len().clamp(1, BearerId::COUNT)];
-        let config = EndConfig { side: Side::Air, mtu: contender.mtu, cameras, seed, encoder, congestion, bearers };
+        let config = EndConfig {
+            side: Side::Air,
+            mtu: contender.mtu,
+            cameras,
+            seed,
+            encoder,
+            congestion,
+            bearers,
+            radios: Vec::new(),
+        };
         let links = config.bearers.len();
         let end = |side| {
             let config = EndConfig { side, ..config.clone() };
@@ -223,6 +232,8 @@ impl Aquila {
                     let ecn = transmit.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8));
                     self.output.push_back(Output::Transmit { node, link, bytes, ecn, wire });
                 }
+                // No plan has a radio yet.
+                SessionOutput::Line(..) => {}
                 SessionOutput::Event(event) => events.push(event),
             }
         }

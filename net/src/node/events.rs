@@ -57,7 +57,8 @@ impl Node {
                 self.tell(NodeEvent::Rerouted(class, name));
             }
             Event::Connected { bearer, remote, resumed } => {
-                tracing::info!(%remote, resumed, bearer = self.name_of(bearer), "connected");
+                let address = remote.map(|remote| remote.to_string());
+                tracing::info!(remote = address, resumed, bearer = self.name_of(bearer), "connected");
                 self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_connected);
                 self.tell(NodeEvent::Connected(remote, resumed));
             }

@@ -280,5 +280,5 @@ impl Modems {
 
 /// What a session is told of a bearer.
 pub(super) fn described(spec: &BearerSpec, resumption: Option<Vec<u8>>) -> BearerConfig {
-    BearerConfig { name: spec.name(), usage: spec.usage, resumption }
+    BearerConfig { name: spec.name(), usage: spec.usage, resumption, radio: None }
 }

@@ -4,6 +4,7 @@
 //! the keys they are sealed with ([`Security`]).
 //! `docs/aerotp.md` describes the protocol for whoever implements the other end.
 
+mod bearer;
 mod combine;
 mod connection;
 mod copies;
@@ -21,6 +22,7 @@ mod security;
 mod segment;
 mod strength;
 
+pub use bearer::{Framing, Handling, LEAST_SEGMENT, Modes, RadioBearer, RadioConfig, RadioEvent, RadioStats};
 pub use combine::combine_segments;
 pub use connection::{Closed, ConnectionConfig, ConnectionId, Piece};
 pub use endpoint::{Endpoint, EndpointConfig, EndpointCounters, EndpointEvent, LineConfig, Protection, SendError};

@@ -16,6 +16,10 @@ const FASTER: f64 = 0.02;
 const LEAST: f64 = 0.05;
 /// After "stop" one segment leaves in this time, to hear whether it is over.
 const PROBE: Duration = Duration::from_millis(200);
+/// Waiting for as many bytes as this is no sign of too much being sent: a segment of each side's, and one that waits.
+const QUEUED: ByteCount = ByteCount(1200);
+/// What is to be made up for at most.
+const MOST_OWED: Duration = Duration::from_secs(1);
 /// A radio with less free in its buffer, in percent, is to be sent less; with more it may be sent more.
 const BUFFER_SCARCE: u8 = 33;
 const BUFFER_FREE: u8 = 66;
@@ -31,12 +35,18 @@ pub(super) struct Pacer {
     taken: Option<Instant>,
     changed: Option<Instant>,
     stopped: bool,
+    /// What the other side had of the line that has not been made up for.
+    owed: Duration,
+    /// From us to the other side and back; zero if each has a channel of its own.
+    turns: Duration,
+    shared: bool,
     /// A pause of the process is caught up by at most this.
     slack: Duration,
 }
 
 impl Pacer {
-    pub fn new(configured: Bitrate) -> Self {
+    /// `turn_around`: the other side sends on the same channel, which takes this long to turn around.
+    pub fn new(configured: Bitrate, turn_around: Option<Duration>) -> Self {
         Self {
             configured,
             hinted: None,
@@ -44,14 +54,16 @@ impl Pacer {
             taken: None,
             changed: None,
             stopped: false,
+            owed: Duration::ZERO,
+            turns: turn_around.unwrap_or_default() * 2,
+            shared: turn_around.is_some(),
             slack: Duration::from_millis(2),
         }
     }
 
     /// Rate at which segments leave now.
     pub fn rate(&self) -> Bitrate {
-        let rate = self.hinted.map_or(self.configured, |hinted| hinted.min(self.configured));
-        rate * self.factor
+        self.rate_of_line() * self.factor
     }
 
     pub fn is_free(&self, now: Instant) -> bool {
@@ -64,10 +76,41 @@ impl Pacer {
     }
 
     pub fn on_sent(&mut self, now: Instant, bytes: usize) {
+        if self.taken.is_none_or(|until| until + self.slack < now) {
+            self.owed = Duration::ZERO; // The line has been idle.
+        }
         let earliest = now.checked_sub(self.slack).unwrap_or(now);
         let from = self.taken.map_or(now, |until| until.max(earliest));
         let takes = if self.stopped { PROBE } else { self.rate().time_for(ByteCount::from(bytes)).min(PROBE * 50) };
-        self.taken = Some(from + takes);
+        let makes_up = self.owed.min(takes + self.turns);
+        self.owed -= makes_up;
+        self.taken = Some(from + takes + makes_up);
+    }
+
+    /// The other side has had the line for this long: what we gave it meanwhile has waited, and what follows has to make up for
+    /// it. Half of the line is ours in any case: a segment makes up for no more than it takes itself.
+    pub fn on_heard(&mut self, now: Instant, bytes: usize) {
+        if self.shared && self.taken.is_some_and(|until| until > now) {
+            let takes = self.rate_of_line().time_for(ByteCount::from(bytes)).min(MOST_OWED);
+            self.owed = (self.owed + takes + self.turns).min(MOST_OWED);
+        }
+    }
+
+    /// How much longer than the shortest an answer took. What both sides send adds up to more than the line carries if that is
+    /// more than a few segments take, whatever has been reckoned.
+    pub fn on_delay(&mut self, now: Instant, delay: Duration, rtt: Duration) {
+        let segments = self.rate_of_line().time_for(QUEUED).min(MOST_OWED);
+        let due = self.changed.is_none_or(|at| now.saturating_duration_since(at) >= rtt.max(Duration::from_millis(10)));
+        if self.shared && due {
+            match delay > segments + self.turns * 4 {
+                true => self.scale(now, SLOWER),
+                false => self.rise(now),
+            }
+        }
+    }
+
+    fn rate_of_line(&self) -> Bitrate {
+        self.hinted.map_or(self.configured, |hinted| hinted.min(self.configured))
     }
 
     /// A segment of the other side's says how what we send fares.
@@ -119,7 +162,7 @@ mod tests {
     fn segments_leave_at_the_rate_and_a_pause_is_not_caught_up() {
         let start = Instant::now();
         let ms = Duration::from_millis;
-        let mut pacer = Pacer::new(Bitrate::kbps(80));
+        let mut pacer = Pacer::new(Bitrate::kbps(80), None);
         assert!(pacer.is_free(start));
         pacer.on_sent(start, 100);
         assert_eq!(pacer.free_at(start), start + ms(10));
@@ -133,7 +176,7 @@ mod tests {
     fn the_radio_slows_it_and_stops_it() {
         let start = Instant::now();
         let ms = Duration::from_millis;
-        let mut pacer = Pacer::new(Bitrate::kbps(100));
+        let mut pacer = Pacer::new(Bitrate::kbps(100), None);
         pacer.on_ecn(start, Ecn::SlowDown, ms(100));
         pacer.on_ecn(start + ms(50), Ecn::SlowDown, ms(100));
         assert_eq!(pacer.rate(), Bitrate(85_000), "once a round trip");

@@ -74,20 +74,44 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
+    /// Of a bearer that is not QUIC's.
+    pub(crate) fn new(bearer: BearerId, number: u64) -> Self {
+        Self { bearer, number }
+    }
+
     /// Whose it is.
     pub fn bearer(self) -> BearerId {
         self.bearer
     }
 }
 
-/// A message on a stream of its own, to cancel it by.
+/// A message on a stream of its own, or what a radio has in its place, to cancel it by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamRef {
     connection: ConnectionId,
-    stream: StreamId,
+    message: Message,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message {
+    Stream(StreamId),
+    Token(u64),
 }
 
 impl StreamRef {
+    /// A message of a radio's.
+    pub(crate) fn of_message(connection: ConnectionId, token: u64) -> Self {
+        Self { connection, message: Message::Token(token) }
+    }
+
+    /// What a radio's message was sent with.
+    pub(crate) fn token(self) -> Option<u64> {
+        match self.message {
+            Message::Stream(_) => None,
+            Message::Token(token) => Some(token),
+        }
+    }
+
     /// Whose it is.
     pub fn bearer(self) -> BearerId {
         self.connection.bearer
@@ -428,13 +452,13 @@ impl QuicBearer {
     pub fn send_message(&mut self, head: &[u8], body: &[u8], priority: i32, token: u64) -> Option<StreamRef> {
         let conn = self.active_mut()?;
         let stream = conn.send_message(head, body, priority, token)?;
-        Some(StreamRef { connection: conn.id, stream })
+        Some(StreamRef { connection: conn.id, message: Message::Stream(stream) })
     }
 
     /// Stops sending a message that has become worthless; nothing of it is retransmitted.
     pub fn cancel(&mut self, message: StreamRef) {
-        if let Some(conn) = self.connection_mut(message.connection) {
-            conn.cancel(message.stream);
+        if let (Message::Stream(stream), Some(conn)) = (message.message, self.connection_mut(message.connection)) {
+            conn.cancel(stream);
         }
     }
 

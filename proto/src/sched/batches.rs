@@ -39,6 +39,7 @@ pub struct Batch {
 struct Sent {
     at: Instant,
     datagram: DatagramId,
+    repeated: bool,
 }
 
 /// The batches under way.
@@ -80,10 +81,10 @@ impl Batches {
         self.kept.values().map(|batch| batch.due(silence).unwrap_or(now)).min()
     }
 
-    /// Notes that a batch has left.
-    pub fn on_sent(&mut self, now: Instant, seq: u64, datagram: DatagramId) {
+    /// Notes that a batch has left. `repeated`: the bearer goes on until it has arrived, or is gone.
+    pub fn on_sent(&mut self, now: Instant, seq: u64, datagram: DatagramId, repeated: bool) {
         if let Some(batch) = self.kept.get_mut(&seq) {
-            batch.sent = Some(Sent { at: now, datagram });
+            batch.sent = Some(Sent { at: now, datagram, repeated });
             batch.sendings += 1;
         }
     }
@@ -139,6 +140,9 @@ impl Batch {
     /// `None`: at once.
     fn due(&self, silence: Duration) -> Option<Instant> {
         let sent = self.sent?;
+        if sent.repeated {
+            return Some(self.expires);
+        }
         Some(sent.at + silence * (1 << self.sendings.saturating_sub(1).min(MAX_DOUBLINGS)))
     }
 }
@@ -173,13 +177,13 @@ mod tests {
         for datagram in 0..3 {
             let seq = batches.due(start, SILENCE).unwrap().seq;
             assert_eq!(seq, datagram + 1);
-            batches.on_sent(start, seq, id(datagram));
+            batches.on_sent(start, seq, id(datagram), false);
         }
         assert!(batches.due(start, SILENCE).is_none());
         batches.on_fate(1, id(0), true);
         batches.on_fate(2, id(1), false);
         assert_eq!(batches.due(start, SILENCE).unwrap().seq, 2);
-        batches.on_sent(start + ms(60), 2, id(3));
+        batches.on_sent(start + ms(60), 2, id(3), false);
         batches.on_fate(2, id(1), false);
         assert!(batches.due(start + ms(61), SILENCE).is_none(), "its second sending is still on its way");
         batches.on_fate(2, id(3), true);
@@ -195,7 +199,7 @@ mod tests {
         for at in 0..5_000 {
             let now = start + ms(at);
             if let Some(seq) = batches.due(now, SILENCE).map(|batch| batch.seq) {
-                batches.on_sent(now, seq, id(at));
+                batches.on_sent(now, seq, id(at), false);
                 sendings.push(at);
             }
         }

@@ -115,8 +115,8 @@ pub struct Outbox {
     bytes: usize,
     next_seq: u64,
     slots: BTreeMap<StateKey, u64>,
-    /// Streams of messages that were given up while under way.
-    cancelled: Vec<StreamRef>,
+    /// Messages that were given up while under way.
+    cancelled: Vec<(u64, Option<StreamRef>)>,
     drops: OutboxDrops,
 }
 
@@ -229,8 +229,8 @@ impl Outbox {
         }
     }
 
-    /// The stream of a message that was given up while under way: nothing of it need be sent any more.
-    pub fn take_cancelled(&mut self) -> Option<StreamRef> {
+    /// A message that was given up while under way, and its stream: nothing of it need be sent any more.
+    pub fn take_cancelled(&mut self) -> Option<(u64, Option<StreamRef>)> {
         self.cancelled.pop()
     }
 
@@ -341,7 +341,7 @@ impl Outbox {
 
     fn give_up(&mut self, seq: u64) -> Option<Outgoing> {
         let old = self.take_sent(seq)?;
-        self.cancelled.extend(old.stream);
+        self.cancelled.push((seq, old.stream));
         Some(old)
     }
 

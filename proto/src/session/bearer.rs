@@ -2,23 +2,26 @@
 //!
 //! What belongs to a bearer is here, what belongs to the session is not: the death of one disturbs no other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, BytesMut};
 
+use super::carrier::Carrier;
 use super::link_state::Silence;
 use super::transmit::Outbound;
 use super::{LinkState, SessionConfig};
+use crate::aerotp::{Handling, RadioConfig};
+use crate::cc::OpenLoop;
 use crate::cc::{Controller, SentPacket};
 use crate::delay::DelayBase;
 use crate::feedback::{ArrivalLog, DatagramId, Kept, Leaving, REPORT_DELAY, SentLog};
-use crate::quic::{ConnectionId, QuicBearer, QuicConfig};
+use crate::quic::ConnectionId;
 use crate::replication::{Candidate, LossMeter};
 use crate::seeded::SeededBytes;
 use crate::wire::datagram::{DatagramHeader, Heartbeat};
 use crate::wire::flow;
-use crate::{BearerId, ByteCount, Usage};
+use crate::{BearerId, Bitrate, ByteCount, Class, Usage};
 
 /// QUIC's own bytes around a datagram: short header with connection id and packet number, frame header, AEAD tag
 /// (RFC 9000 §17.3, RFC 9221 §4).
@@ -30,8 +33,16 @@ const ASSUMED_RTT: Duration = Duration::from_millis(100);
 /// A round trip below all of the last this many heartbeats is the smallest of late.
 const RTT_SAMPLES: usize = 100;
 
+/// What belongs to no message that is kept.
+const LOOSE: Handling = Handling { class: Class::Control, token: None };
+/// A heartbeat on a radio, with all around it, takes at most this share of its rate; but none leaves less often than this, since
+/// age is told by those that are not much older than a second.
+const HEARTBEAT_SHARE: f64 = 0.025;
+const HEARTBEAT_BYTES: ByteCount = ByteCount(110);
+const SLOWEST_HEARTBEAT: Duration = Duration::from_millis(1200);
+
 /// What a bearer is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct BearerConfig {
     /// What people call it, on both sides.
     pub name: String,
@@ -39,6 +50,8 @@ pub struct BearerConfig {
     pub usage: Usage,
     /// [`Session::resumption_snapshot`](super::Session::resumption_snapshot) of the former life, of the same bearer or another.
     pub resumption: Option<Vec<u8>>,
+    /// It is a radio, over which AeroTP is spoken; else it is QUIC over a network.
+    pub radio: Option<RadioConfig>,
 }
 
 /// Microsecond clock of an end.
@@ -85,7 +98,7 @@ pub(super) struct Bearer {
     pub name: String,
     /// What we, and what the other side, may use it for.
     pub usage: [Usage; 2],
-    pub quic: QuicBearer,
+    pub carrier: Carrier,
     pub controller: Box<dyn Controller>,
     pub arrivals: ArrivalLog,
     pub sent: SentLog,
@@ -95,6 +108,12 @@ pub(super) struct Bearer {
     pub outbound: Outbound,
     pub loss: LossMeter,
     pub counters: BearerCounters,
+    /// A heartbeat leaves this often.
+    pub heartbeat: Duration,
+    /// Without a word for so long it is stalled, and lost.
+    pub limits: (Duration, Duration),
+    /// Datagrams that a radio keeps until they have arrived: by their numbers, what they carry.
+    kept: BTreeMap<u64, Kept>,
     /// It has been removed, and says goodbye.
     pub leaving: bool,
     clock: Clock,
@@ -134,11 +153,13 @@ pub(super) struct Beside {
     pub leads: bool,
     /// It is reported at once, not with the other side's next heartbeat.
     pub urgent: bool,
+    /// Whose it is; what is nobody's goes with Control.
+    pub class: Class,
 }
 
 impl Default for Beside {
     fn default() -> Self {
-        Self { kept: None, leads: false, urgent: true }
+        Self { kept: None, leads: false, urgent: true, class: Class::Control }
     }
 }
 
@@ -149,15 +170,25 @@ impl Bearer {
         session: &SessionConfig,
         random: &mut SeededBytes,
     ) -> Result<Self, rustls::Error> {
-        let quic = QuicConfig { bearer: id, resumption: config.resumption, ..session.quic.clone() };
-        let mut quic = QuicBearer::new(quic, random)?;
-        quic.set_wall_clock(session.since_1970);
+        let mut carrier = match config.radio {
+            None => Carrier::quic(id, config.resumption, session, random)?,
+            Some(radio) => Carrier::radio(id, radio, config.resumption.as_deref(), session, random)?,
+        };
+        let controller: Box<dyn Controller> = match (carrier.as_quic(), config.radio) {
+            (Some(quic), _) => {
+                session.congestion.build(session.encoder, |borrowed| quic.lend(borrowed, session.started))
+            }
+            (None, radio) => Box::new(OpenLoop::new(radio.map_or(Bitrate::ZERO, |radio| radio.rate))),
+        };
+        let heartbeat = heartbeat_of(session, config.radio.as_ref());
+        let slower = heartbeat.as_secs_f64() / session.heartbeat.as_secs_f64().max(1e-3);
+        let limits = (session.stalled_after.mul_f64(slower), session.lost_after.mul_f64(slower));
         Ok(Self {
             id,
             name: config.name,
             usage: [config.usage, Usage::Normal],
-            controller: session.congestion.build(session.encoder, |borrowed| quic.lend(borrowed, session.started)),
-            quic,
+            controller,
+            carrier,
             arrivals: ArrivalLog::default(),
             sent: SentLog::default(),
             delay: DelayBase::default(),
@@ -166,6 +197,9 @@ impl Bearer {
             outbound: Outbound::default(),
             loss: LossMeter::default(),
             counters: BearerCounters::default(),
+            heartbeat,
+            limits,
+            kept: BTreeMap::new(),
             leaving: false,
             clock: Clock { started: session.started, since_1970: session.since_1970 },
             mtu: session.quic.mtu,
@@ -184,12 +218,13 @@ impl Bearer {
 
     /// Smoothed round trip, or what is taken for one.
     pub fn rtt(&self) -> Duration {
-        self.quic.rtt().unwrap_or(ASSUMED_RTT)
+        self.carrier.rtt().unwrap_or(ASSUMED_RTT)
     }
 
     /// As somewhere to send a copy.
     pub fn candidate(&self) -> Candidate {
-        Candidate { loss: self.loss.loss(), rtt: self.rtt() }
+        let loss = self.carrier.as_radio().map_or(self.loss.loss(), |radio| radio.loss());
+        Candidate { loss, rtt: self.rtt() }
     }
 
     /// For how long a report has been missing that should have come.
@@ -202,6 +237,7 @@ impl Bearer {
     /// Per-connection state begins anew.
     pub fn on_new_connection(&mut self, now: Instant) {
         self.outbound.on_new_connection();
+        self.kept.clear();
         self.sent.reset();
         self.controller.on_path_change(now);
     }
@@ -220,7 +256,7 @@ impl Bearer {
 
     /// Room in a datagram behind our header.
     pub fn max_body(&mut self) -> usize {
-        let max = self.quic.max_datagram().unwrap_or(usize::from(self.mtu) - 100);
+        let max = self.carrier.max_datagram().unwrap_or(usize::from(self.mtu) - 100);
         max - DatagramHeader::MAX_LEN
     }
 
@@ -234,11 +270,19 @@ impl Bearer {
     /// Hands a datagram over.
     pub fn finish_datagram(&mut self, now: Instant, datagram: BytesMut, beside: Beside) -> bool {
         let bytes = ByteCount::from(datagram.len() + PACKET_OVERHEAD);
-        if !self.quic.send_datagram(datagram.freeze()) {
+        let Beside { kept, leads, urgent, class } = beside;
+        let number = self.sent.next_datagram();
+        let handling = Handling { class, token: kept.map(|_| number) };
+        if !self.carrier.send_datagram(datagram.freeze(), handling) {
             return false;
         }
+        if self.carrier.is_radio() {
+            // It has acknowledgements of its own.
+            self.kept.extend(kept.map(|kept| (number, kept)));
+            self.sent.skip();
+            return true;
+        }
         let sent_us = self.clock.us(now);
-        let Beside { kept, leads, urgent } = beside;
         self.controller.on_sent(now, SentPacket { sent_us, bytes, urgent });
         self.sent.on_sent(Leaving { at_us: sent_us, bytes, kept, leads, urgent });
         true
@@ -247,7 +291,8 @@ impl Bearer {
     pub fn send_datagram(&mut self, now: Instant, flow: u64, body: &[u8]) -> bool {
         let mut datagram = self.start_datagram(now, flow, body.len());
         datagram.extend_from_slice(body);
-        self.finish_datagram(now, datagram, Beside { urgent: flow != flow::HEARTBEAT, ..Beside::default() })
+        let class = if flow == flow::TELEMETRY { Class::Telemetry } else { Class::Control };
+        self.finish_datagram(now, datagram, Beside { urgent: flow != flow::HEARTBEAT, class, ..Beside::default() })
     }
 
     /// Hands a datagram over that has no header of ours: nothing reports on it.
@@ -255,7 +300,7 @@ impl Bearer {
         let mut datagram = BytesMut::with_capacity(1 + body.len());
         flow::put(&mut datagram, flow);
         datagram.put_slice(body);
-        self.quic.send_datagram(datagram.freeze())
+        self.carrier.send_datagram(datagram.freeze(), LOOSE)
     }
 
     pub fn send_feedback(&mut self, now: Instant) -> bool {
@@ -270,12 +315,12 @@ impl Bearer {
         let Some(report) = self.arrivals.take_report(now_us, max_packets) else { return false };
         let mut out = BytesMut::with_capacity(16 + report.arrivals.len() * 3);
         report.put(&mut out);
-        self.quic.send_datagram(out.freeze())
+        self.carrier.send_datagram(out.freeze(), LOOSE)
     }
 
     /// Sends a heartbeat that says `told` of the session, and what belongs to this bearer.
-    pub fn send_heartbeat(&mut self, now: Instant, every: Duration, told: Heartbeat) -> bool {
-        self.outbound.heartbeat_due = Some(now + every);
+    pub fn send_heartbeat(&mut self, now: Instant, told: Heartbeat) -> bool {
+        self.outbound.heartbeat_due = Some(now + self.heartbeat);
         let now_us = self.clock.us(now);
         let echo = self.heard.heartbeat.map(|(peer_us, at_us)| (peer_us, now_us.saturating_sub(at_us)));
         let mut body = Vec::with_capacity(48);
@@ -283,10 +328,25 @@ impl Bearer {
         self.send_datagram(now, flow::HEARTBEAT, &body)
     }
 
+    /// Something that was kept has arrived: which datagram it was, and what it carried.
+    pub fn take_kept(&mut self, number: u64) -> Option<(DatagramId, Kept)> {
+        let kept = self.kept.remove(&number)?;
+        Some((DatagramId { bearer: self.id, number }, kept))
+    }
+
     pub fn pace(&mut self, now: Instant, bytes: usize) {
+        if self.carrier.is_radio() {
+            return; // It paces what leaves by itself.
+        }
         let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
         let from = self.outbound.paced_until.map_or(now, |until| until.max(earliest));
         let time = self.controller.pacing_rate(now).time_for(ByteCount::from(bytes));
         self.outbound.paced_until = Some(from + time.min(Duration::from_secs(1)));
     }
+}
+
+fn heartbeat_of(session: &SessionConfig, radio: Option<&RadioConfig>) -> Duration {
+    let Some(radio) = radio else { return session.heartbeat };
+    let takes = radio.rate.time_for(HEARTBEAT_BYTES).min(SLOWEST_HEARTBEAT);
+    takes.div_f64(HEARTBEAT_SHARE).clamp(session.heartbeat, SLOWEST_HEARTBEAT.max(session.heartbeat))
 }

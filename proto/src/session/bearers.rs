@@ -15,7 +15,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::new`].
     pub fn add_bearer(&mut self, now: Instant, config: BearerConfig) -> Result<Option<BearerId>, rustls::Error> {
-        let Some(id) = BearerId::all().find(|id| self.index_of(*id).is_none()) else { return Ok(None) };
+        let Some(id) = self.free_id(&config) else { return Ok(None) };
         self.begin_input(now);
         let added = self.insert_bearer(id, config);
         self.after_input(now);
@@ -27,7 +27,7 @@ impl Session {
     pub fn remove_bearer(&mut self, now: Instant, id: BearerId) {
         self.begin_input(now);
         if let Some(index) = self.index_of(id).filter(|_| self.bearers.len() > 1) {
-            self.bearers[index].quic.close(now);
+            self.bearers[index].carrier.close(now);
             self.on_connection_gone(now, index);
             self.bearers[index].leaving = true;
         }
@@ -37,6 +37,23 @@ impl Session {
     /// The bearers there are.
     pub fn bearers(&self) -> Vec<BearerId> {
         self.bearers.iter().map(|bearer| bearer.id).collect()
+    }
+
+    /// A number that no bearer has. A radio's is of no concern to the other side: they are taken from the top, so that those
+    /// below are the other side's to give.
+    pub(super) fn free_id(&self, config: &BearerConfig) -> Option<BearerId> {
+        let mut free = BearerId::all().filter(|id| self.index_of(*id).is_none());
+        if config.radio.is_some() { free.last() } else { free.next() }
+    }
+
+    /// A radio's line is there: the side that initiates begins to talk over it.
+    pub fn begin_radio(&mut self, now: Instant, bearer: BearerId) {
+        self.begin_input(now);
+        if let Some(index) = self.index_of(bearer) {
+            self.bearers[index].silence.on_connect(now);
+            self.bearers[index].carrier.as_radio_mut().into_iter().for_each(|radio| radio.begin(now));
+        }
+        self.after_input(now);
     }
 
     pub(super) fn insert_bearer(&mut self, id: BearerId, config: BearerConfig) -> Result<usize, rustls::Error> {
@@ -91,8 +108,8 @@ impl Session {
         self.begin_input(now);
         if let Some(index) = self.index_of(bearer) {
             let bearer = &mut self.bearers[index];
-            if bearer.outbound.is_live_now() && bearer.quic.remote() == Some(remote) {
-                bearer.quic.connect_aside(now, remote)?;
+            if bearer.outbound.is_live_now() && bearer.carrier.remote() == Some(remote) {
+                bearer.carrier.as_quic().map_or(Ok(()), |quic| quic.connect_aside(now, remote))?;
                 bearer.silence.on_connect(now);
             } else {
                 self.replace_connection(now, index, remote)?;
@@ -108,10 +125,10 @@ impl Session {
         index: usize,
         remote: SocketAddr,
     ) -> Result<(), noq_proto::ConnectError> {
-        self.bearers[index].quic.connect(now, remote)?;
+        self.bearers[index].carrier.connect(now, remote)?;
         self.on_connection_gone(now, index);
         let bearer = &mut self.bearers[index];
-        bearer.outbound.connection = bearer.quic.active_connection();
+        bearer.outbound.connection = bearer.carrier.active_connection();
         bearer.silence.on_connect(now);
         Ok(())
     }
@@ -124,7 +141,7 @@ impl Session {
         }
         let named = bearer_of(packet);
         let index = named.and_then(|id| self.index_of(id));
-        let goes_there = |bearer: &Bearer| bearer.quic.remote() == Some(arrival.from);
+        let goes_there = |bearer: &Bearer| bearer.carrier.remote() == Some(arrival.from);
         if index.is_some_and(|index| self.bearers.len() == 1 || goes_there(&self.bearers[index])) {
             return index;
         }
@@ -155,7 +172,7 @@ impl Session {
     pub(super) fn on_connection_gone(&mut self, now: Instant, index: usize) {
         let id = self.bearers[index].id;
         self.bearers[index].on_new_connection(now);
-        let others = self.bearers.iter().any(|other| other.id != id && other.quic.is_ready());
+        let others = self.bearers.iter().any(|other| other.id != id && other.carrier.is_ready());
         match others {
             true => self.outbox.on_bearer_gone(id),
             false => {
@@ -168,11 +185,10 @@ impl Session {
     }
 
     pub(super) fn update_link_state(&mut self, now: Instant) {
-        let limits = (self.config.stalled_after, self.config.lost_after);
         let several = self.bearers.len() > 1;
         for bearer in &mut self.bearers {
-            let connected = bearer.quic.is_connecting_or_ready();
-            if let Some((state, silence)) = bearer.silence.update(now, connected, limits) {
+            let connected = bearer.carrier.is_connecting_or_ready();
+            if let Some((state, silence)) = bearer.silence.update(now, connected, bearer.limits) {
                 if several {
                     self.events.push_back(Event::BearerState { bearer: bearer.id, state, silence });
                 }
@@ -183,7 +199,7 @@ impl Session {
                 }
             }
             let wanted = !bearer.leaving && bearer.silence.address_wanted(now, connected);
-            if wanted && !self.config.quic.listen {
+            if wanted && !self.config.quic.listen && !bearer.carrier.is_radio() {
                 self.events.push_back(Event::AddressWanted(bearer.id));
             }
         }

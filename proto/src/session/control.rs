@@ -58,7 +58,7 @@ impl Session {
         let mut head = Vec::new();
         hello.put_on_stream(&mut head);
         // Token 0 belongs to no message: sequence numbers begin at 1.
-        bearer.quic.send_message(&head, &[], PRIORITY, 0).is_some()
+        bearer.carrier.send_message(&head, &[], PRIORITY, 0).is_some()
     }
 
     /// Bearers that control goes by: those on which the other side is heard, the best first. If it is heard on none, all that
@@ -67,7 +67,7 @@ impl Session {
         let mut up: Vec<usize> = (0..self.bearers.len()).filter(|index| self.bearers[*index].is_up()).collect();
         let heard = !up.is_empty();
         if !heard {
-            up = (0..self.bearers.len()).filter(|index| self.bearers[*index].quic.is_ready()).collect();
+            up = (0..self.bearers.len()).filter(|index| self.bearers[*index].carrier.is_ready()).collect();
         }
         up.sort_by_key(|index| self.bearers[*index].candidate().expected());
         if !self.config.replicated.contains(&Class::Control) {
@@ -119,8 +119,8 @@ impl Session {
             let header = self.control_header(&message);
             let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
             header.put_on_stream(&mut head);
-            let quic = &mut self.bearers[best].quic;
-            let Some(stream) = quic.send_message(&head, &message.frame, PRIORITY, message.seq) else {
+            let carrier = &mut self.bearers[best].carrier;
+            let Some(stream) = carrier.send_message(&head, &message.frame, PRIORITY, message.seq) else {
                 // No stream is free: the peer has thousands open and has stopped reading.
                 self.outbox.unpop(message);
                 break;
@@ -132,12 +132,39 @@ impl Session {
         }
         self.bearers[best].counters.control_out += messages.len() as u64;
         for index in ways.bearers[1..ways.copies.bearers].iter().copied() {
-            let bytes = self.send_copies(now, index, &messages);
+            let bytes = match self.bearers[index].carrier.repeats(Class::Control) {
+                true => self.send_beside(index, &messages),
+                false => self.send_copies(now, index, &messages),
+            };
             if index != ways.bearers[1] {
                 self.budget.spend(ByteCount::from(bytes));
             }
         }
         fed > 0
+    }
+
+    /// Sends copies on a bearer that repeats them itself until they have arrived; gives their bytes.
+    fn send_beside(&mut self, index: usize, messages: &[(MessageHeader, Bytes)]) -> usize {
+        let bearer = &mut self.bearers[index];
+        let mut total = 0;
+        for (header, frame) in messages {
+            let mut head = Vec::with_capacity(MessageHeader::MAX_LEN);
+            header.put_on_stream(&mut head);
+            if bearer.carrier.send_message(&head, frame, PRIORITY, header.seq).is_some() {
+                bearer.counters.control_out += 1;
+                self.counters.copies_sent += 1;
+                total += head.len() + frame.len();
+            }
+        }
+        self.counters.redundant_bytes += total as u64;
+        total
+    }
+
+    /// A message need not arrive any more by a radio that repeats it.
+    pub(super) fn cancel_on_radios(&mut self, seq: u64) {
+        for bearer in &mut self.bearers {
+            bearer.carrier.as_radio_mut().into_iter().for_each(|radio| radio.cancel(seq));
+        }
     }
 
     /// Sends copies on a bearer, in as many datagrams as it takes; gives their bytes.
@@ -183,9 +210,12 @@ impl Session {
         for (header, _) in &messages {
             planned &= self.outbox.on_copied(now, header.seq);
         }
-        // Where the first ones did not get through, all bearers are tried.
+        // Where the first ones did not get through, all bearers are tried, but those that go on trying by themselves.
         let count = if planned { ways.copies.bearers } else { ways.bearers.len() };
         for index in ways.bearers[..count].iter().copied() {
+            if self.bearers[index].carrier.repeats(Class::Control) {
+                continue;
+            }
             let bytes = self.send_copies(now, index, &messages);
             if planned {
                 self.budget.spend(ByteCount::from(bytes));
@@ -233,14 +263,14 @@ impl Session {
     /// When a bearer's next probe is due.
     pub(super) fn probe_due(&self, now: Instant, index: usize) -> Option<Instant> {
         let bearer = &self.bearers[index];
-        if !bearer.quic.is_ready() {
+        if !bearer.carrier.is_ready() {
             return None;
         }
         if bearer.outbound.probe_at_once {
             return Some(now);
         }
-        if bearer.is_up() {
-            return None;
+        if bearer.is_up() || bearer.carrier.is_radio() {
+            return None; // A radio repeats by itself, and has no room for more.
         }
         let silence = bearer.silence.age(now)?;
         let spacing = PROBES.iter().find(|(until, _)| silence < *until).map_or(PROBES[0].1, |(_, spacing)| *spacing);
@@ -250,7 +280,8 @@ impl Session {
     /// Copies of control for a client that is resuming: it reads them a round trip before the handshake is complete here.
     pub(super) fn feed_resuming(&mut self, index: usize) -> bool {
         let Some((connection, copied)) = self.bearers[index].outbound.resuming else { return false };
-        if !self.bearers[index].quic.is_drained_to(connection) {
+        let Some(quic) = self.bearers[index].carrier.as_quic() else { return false };
+        if !quic.is_drained_to(connection) {
             return false; // What it may be sent before its address is validated is used up: copies would only age.
         }
         let room = usize::from(self.config.quic.mtu) - 100;
@@ -267,7 +298,7 @@ impl Session {
             return false;
         }
         let bearer = &mut self.bearers[index];
-        let sent = bearer.quic.send_datagram_to(connection, body.freeze());
+        let sent = bearer.carrier.as_quic().is_some_and(|quic| quic.send_datagram_to(connection, body.freeze()));
         bearer.outbound.resuming = sent.then_some((connection, last));
         sent
     }
@@ -278,7 +309,9 @@ impl Session {
         let mut body = Vec::with_capacity(24);
         receipt.put(&mut body);
         for index in self.ways(now).map_or(Vec::new(), |ways| ways.bearers).into_iter().take(2) {
-            if self.bearers[index].is_up() {
+            let bearer = &self.bearers[index];
+            // A radio acknowledges what came by it.
+            if bearer.is_up() && !bearer.carrier.repeats(Class::Control) {
                 self.bearers[index].send_unreported(flow::RECEIPT, &body);
                 self.counters.receipts += 1;
             }

@@ -41,6 +41,8 @@ impl LinkState {
 pub enum Output<'a> {
     /// Send this packet on this bearer.
     Transmit(BearerId, Transmit, &'a [u8]),
+    /// Write these bytes to the line of this bearer, a radio's; or send them as one packet.
+    Line(BearerId, &'a [u8]),
     /// Something happened.
     Event(Event),
     /// Nothing more now: wait for input, at the latest until then.
@@ -77,8 +79,8 @@ pub enum Event {
     Connected {
         /// On this bearer.
         bearer: BearerId,
-        /// Its address.
-        remote: SocketAddr,
+        /// Its address; a radio has none.
+        remote: Option<SocketAddr>,
         /// By 0-RTT.
         resumed: bool,
     },

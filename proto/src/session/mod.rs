@@ -5,6 +5,7 @@
 
 mod bearer;
 mod bearers;
+mod carrier;
 mod config;
 mod control;
 mod event;
@@ -12,6 +13,7 @@ mod event;
 mod lies;
 mod link_state;
 mod radio;
+mod radio_line;
 mod receipts;
 mod receive;
 mod route;
@@ -45,6 +47,7 @@ use crate::video::{PushOutcome, Reassembler, SendQueue};
 use crate::wire::flow;
 use crate::{BearerId, Bitrate, Class};
 use bearer::{Bearer, Clock};
+use carrier::{CarrierEvent, Leaves};
 use receipts::Receipts;
 use receive::{Inbound, Received};
 use route::Route;
@@ -195,11 +198,15 @@ impl Session {
             config,
         };
         let mut bearers = std::mem::take(&mut session.config.bearers);
+        if session.config.quic.listen {
+            bearers.retain(|bearer| bearer.radio.is_some());
+        }
         if bearers.is_empty() || session.config.quic.listen {
             // One there is always: of one that listens, that of a peer who has no more.
-            bearers = vec![BearerConfig::default()];
+            bearers.insert(0, BearerConfig::default());
         }
-        for (id, config) in BearerId::all().zip(bearers) {
+        for config in bearers {
+            let Some(id) = session.free_id(&config) else { break };
             session.insert_bearer(id, config)?;
         }
         session.update_routes(session.clock.started);
@@ -216,7 +223,21 @@ impl Session {
             bearer.counters.bytes_in += data.len() as u64;
             self.inbound.received_us = self.clock.us(received.min(now));
             self.inbound.ecn = ecn.map_or(0, |ecn| ecn as u8);
-            bearer.quic.handle_datagram(now, from, local, ecn, data);
+            bearer.carrier.handle_datagram(now, from, local, ecn, data);
+        }
+        self.after_input(now);
+    }
+
+    /// Takes in what a radio's line has delivered: bytes, or one packet.
+    pub fn handle_line(&mut self, now: Instant, bearer: BearerId, bytes: &[u8]) {
+        self.begin_input(now);
+        if let Some(index) = self.index_of(bearer) {
+            let bearer = &mut self.bearers[index];
+            bearer.counters.packets_in += 1;
+            bearer.counters.bytes_in += bytes.len() as u64;
+            self.inbound.received_us = self.clock.us(now);
+            self.inbound.ecn = 0;
+            bearer.carrier.as_radio_mut().into_iter().for_each(|radio| radio.handle_bytes(now, bytes));
         }
         self.after_input(now);
     }
@@ -224,7 +245,7 @@ impl Session {
     /// To be called when the time that [`Output::Timeout`] gave has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.begin_input(now);
-        self.bearers.iter_mut().for_each(|bearer| bearer.quic.handle_timeout(now));
+        self.bearers.iter_mut().for_each(|bearer| bearer.carrier.handle_timeout(now));
         self.after_input(now);
     }
 
@@ -236,16 +257,18 @@ impl Session {
             if changed.is_some_and(|id| id != bearer.id) {
                 continue;
             }
-            bearer.quic.network_changed(now);
+            bearer.carrier.network_changed(now);
             bearer.outbound.probe_now(now);
-            let Some(remote) = bearer.quic.remote().filter(|_| !self.config.quic.listen) else { continue };
+            let Some(remote) = bearer.carrier.remote().filter(|_| !self.config.quic.listen) else { continue };
+            let live = bearer.outbound.is_live_now();
+            let Some(quic) = bearer.carrier.as_quic() else { continue };
             // An address that is connected to can be connected to.
-            let _ = match bearer.outbound.is_live_now() {
+            let _ = match live {
                 // The other side may send nothing to a new address before it has been validated, two round trips from
                 // now. A session that is resumed beside it is answered after one.
-                true => bearer.quic.resume_aside(now, remote),
+                true => quic.resume_aside(now, remote),
                 // An attempt that has met silence waits longer each time: another one is sooner.
-                false if bearer.quic.abandon_unanswered(now) => self.replace_connection(now, index, remote),
+                false if quic.abandon_unanswered(now) => self.replace_connection(now, index, remote),
                 false => Ok(()),
             };
         }
@@ -318,7 +341,7 @@ impl Session {
     /// Says goodbye; what [`Session::poll_output`] gives until the next timeout should still be sent.
     pub fn close(&mut self, now: Instant) {
         self.begin_input(now);
-        self.bearers.iter_mut().for_each(|bearer| bearer.quic.close(now));
+        self.bearers.iter_mut().for_each(|bearer| bearer.carrier.close(now));
         self.after_input(now);
     }
 
@@ -329,14 +352,14 @@ impl Session {
         }
         loop {
             let buffer = &mut self.buffer;
-            let in_use = |bearer: &mut Bearer| Some((bearer.quic.poll_transmit_in_use(now, buffer)?, bearer.id));
+            let in_use = |bearer: &mut Bearer| Some((bearer.carrier.poll_transmit_in_use(now, buffer)?, bearer.id));
             let mut transmit = self.bearers.iter_mut().find_map(in_use);
             // QUIC has nothing left: the gate may hand it one more packet's worth, commands first.
             if transmit.is_none() && self.feed(now) {
                 continue;
             }
             let buffer = &mut self.buffer;
-            let any = |bearer: &mut Bearer| Some((bearer.quic.poll_transmit(now, buffer)?, bearer.id));
+            let any = |bearer: &mut Bearer| Some((bearer.carrier.poll_transmit(now, buffer)?, bearer.id));
             transmit = transmit.or_else(|| self.bearers.iter_mut().find_map(any));
             let Some((transmit, id)) = transmit else { break };
             if let Some(index) = self.index_of(id) {
@@ -344,7 +367,10 @@ impl Session {
                 counters.packets_out += 1;
                 counters.bytes_out += self.buffer.len() as u64;
             }
-            return Output::Transmit(id, transmit, &self.buffer);
+            return match transmit {
+                Leaves::Packet(transmit) => Output::Transmit(id, transmit, &self.buffer),
+                Leaves::Line => Output::Line(id, &self.buffer),
+            };
         }
         self.bearers.retain(|bearer| !bearer.leaving);
         self.drained = true;
@@ -361,7 +387,7 @@ impl Session {
     /// [`BearerConfig::resumption`]. Call it until it gives none. Secret. Store them soon: a ticket that is
     /// used again costs a round trip, since the server knows that it was used.
     pub fn resumption_snapshot(&mut self) -> Option<(BearerId, Vec<u8>)> {
-        self.bearers.iter().find_map(|bearer| Some((bearer.id, bearer.quic.resumption_snapshot()?)))
+        self.bearers.iter_mut().find_map(|bearer| Some((bearer.id, bearer.carrier.snapshot()?)))
     }
 
     /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out.
@@ -402,14 +428,17 @@ impl Session {
         debug_assert!(self.drained, "drain poll_output until it gives a timeout before the next input");
         self.drained = false;
         let since_1970 = self.config.since_1970 + now.saturating_duration_since(self.config.started);
-        self.bearers.iter_mut().for_each(|bearer| bearer.quic.set_wall_clock(since_1970));
+        self.bearers.iter_mut().for_each(|bearer| bearer.carrier.set_wall_clock(since_1970));
     }
 
     /// What every input may have caused.
     fn after_input(&mut self, now: Instant) {
         for index in 0..self.bearers.len() {
-            while let Some(event) = self.bearers[index].quic.poll_event() {
-                self.on_bearer_event(now, index, event);
+            while let Some(event) = self.bearers[index].carrier.poll_event() {
+                match event {
+                    CarrierEvent::Quic(event) => self.on_bearer_event(now, index, event),
+                    CarrierEvent::Radio(event) => self.on_radio_event(now, index, event),
+                }
             }
         }
         self.expire(now);
@@ -425,7 +454,7 @@ impl Session {
         match event {
             BearerEvent::Connected { connection, remote, resumed } => {
                 self.on_connected(now, index, connection, resumed);
-                self.events.push_back(Event::Connected { bearer: id, remote, resumed });
+                self.events.push_back(Event::Connected { bearer: id, remote: Some(remote), resumed });
                 self.release_held(now, connection);
             }
             BearerEvent::Resuming { connection } => self.bearers[index].outbound.resuming = Some((connection, 0)),
@@ -460,20 +489,22 @@ impl Session {
         let held = self.outbox.unacknowledged();
         let stream = self.outbox.on_acknowledged(seq);
         self.counters.acknowledged += (held - self.outbox.unacknowledged()) as u64;
+        self.cancel_on_radios(seq);
         // It came by another bearer. Where nothing is heard, QUIC would send it again as soon as something is.
         if let Some(index) = stream.and_then(|stream| self.index_of(stream.bearer())).filter(|_| self.bearers.len() > 1)
             && let Some(stream) = stream
             && !self.bearers[index].is_up()
         {
-            self.bearers[index].quic.cancel(stream);
+            self.bearers[index].carrier.cancel(stream);
         }
     }
 
     fn expire(&mut self, now: Instant) {
         self.outbox.expire(now);
-        while let Some(stream) = self.outbox.take_cancelled() {
-            if let Some(index) = self.index_of(stream.bearer()) {
-                self.bearers[index].quic.cancel(stream);
+        while let Some((seq, stream)) = self.outbox.take_cancelled() {
+            self.cancel_on_radios(seq);
+            if let Some((stream, index)) = stream.and_then(|stream| Some((stream, self.index_of(stream.bearer())?))) {
+                self.bearers[index].carrier.cancel(stream);
             }
         }
         self.transactions.expire(now);

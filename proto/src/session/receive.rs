@@ -282,7 +282,9 @@ impl Session {
         let received_us = self.inbound.received_us;
         let delay_us = bearer.delay.on_packet(header.sent_us, received_us);
         let urgent = header.flow != flow::HEARTBEAT;
-        bearer.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
+        if !bearer.carrier.is_radio() {
+            bearer.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
+        }
         match header.flow {
             flow::MESSAGE => self.on_copies(now, connection, body, early),
             flow::BULK => match BulkPiece::parse(body) {
@@ -386,7 +388,8 @@ impl Session {
     pub(super) fn poll_reassembly(&mut self, now: Instant) {
         // A request sooner than a round trip after the last one could not have been answered yet.
         let up = self.bearers.iter().filter(|bearer| bearer.is_up());
-        let interval = up.filter_map(|bearer| bearer.quic.rtt()).max().unwrap_or_default() + Duration::from_millis(100);
+        let interval =
+            up.filter_map(|bearer| bearer.carrier.rtt()).max().unwrap_or_default() + Duration::from_millis(100);
         for index in 0..self.video_in.len() {
             let Some(reassembler) = self.video_in[index].as_mut() else { continue };
             reassembler.set_recovery_interval(interval);

@@ -148,12 +148,19 @@ impl Session {
                 Class::Video => ByteCount(wanted.0 / 8 / PICTURES),
                 _ => PACKET,
             };
-            let is_known = bearer.outbound.carried_video.is_some_and(|at| now.saturating_duration_since(at) < MEMORY);
+            let is_known = bearer.carrier.is_radio()
+                || bearer.outbound.carried_video.is_some_and(|at| now.saturating_duration_since(at) < MEMORY);
             let carries = if is_known { bearer.controller.capacity() } else { unknown };
             let takes = queue + propagation + carries.time_for(bytes).min(Duration::from_secs(10));
             Prospect { bearer: bearer.id, takes, overdue }
         };
-        up().filter(|bearer| bearer.usage() == usage).map(prospect).collect()
+        // A radio that does not carry the encoder's lowest rate is none for video.
+        let suits = |bearer: &&Bearer| {
+            class != Class::Video
+                || !bearer.carrier.is_radio()
+                || bearer.controller.target_rate() >= self.config.encoder.least
+        };
+        up().filter(|bearer| bearer.usage() == usage).filter(suits).map(prospect).collect()
     }
 
     /// When the bearer in use has gone bad, if nothing is heard of it; `None` while there is no other.

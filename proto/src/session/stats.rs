@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::bearer::BearerCounters;
 use super::{LinkState, Session};
+use crate::aerotp::RadioStats;
 use crate::cc::Radio;
 use crate::quantiles::{Quantiles, Summary};
 use crate::sched::outbox::OutboxDrops;
@@ -94,7 +95,7 @@ pub struct BearerStats {
     pub state: LinkState,
     /// Age of the last word from the other side; `None` before the first.
     pub silence: Option<Duration>,
-    /// QUIC's smoothed round-trip time.
+    /// Smoothed round-trip time.
     pub rtt: Option<Duration>,
     /// Smallest of late.
     pub rtt_min: Option<Duration>,
@@ -116,6 +117,8 @@ pub struct BearerStats {
     pub queue_delay: Duration,
     /// Telemetry, and video, take it.
     pub carries: [bool; 2],
+    /// How it fares, if it is a radio.
+    pub radio: Option<RadioStats>,
     /// Counters.
     pub counters: BearerCounters,
 }
@@ -248,17 +251,18 @@ impl Session {
             usage: bearer.usage(),
             state: bearer.silence.state(),
             silence: bearer.silence.age(now),
-            rtt: bearer.quic.rtt(),
+            rtt: bearer.carrier.rtt(),
             rtt_min: bearer.heard.rtt_min,
-            remote: bearer.quic.remote(),
+            remote: bearer.carrier.remote(),
             datagrams_received,
             datagrams_lost,
-            loss: bearer.loss.loss(),
+            loss: bearer.candidate().loss,
             capacity: bearer.controller.capacity(),
             window: bearer.controller.window(now).0,
             in_flight: bearer.sent.in_flight().0,
             queue_delay: bearer.controller.queue_delay(),
             carries: [Class::Telemetry, Class::Video].map(|class| self.way_of(class) == Some(index)),
+            radio: bearer.carrier.radio_stats(),
             counters: bearer.counters,
         }
     }

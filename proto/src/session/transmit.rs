@@ -102,7 +102,6 @@ impl Session {
 
     /// When something will be there to feed, or to expire, if nothing comes in.
     pub(super) fn next_deadline(&mut self, now: Instant) -> Instant {
-        let limits = (self.config.stalled_after, self.config.lost_after);
         let mut due = [
             self.outbox.next_expiry(),
             self.copies_due(),
@@ -119,8 +118,9 @@ impl Session {
         .flatten()
         .min();
         for index in 0..self.bearers.len() {
+            let timeout = self.bearers[index].carrier.poll_timeout(now);
             let bearer = &self.bearers[index];
-            let own = [bearer.quic.poll_timeout(), bearer.silence.next_deadline(limits), self.probe_due(now, index)];
+            let own = [timeout, bearer.silence.next_deadline(bearer.limits), self.probe_due(now, index)];
             let reports = [bearer.arrivals.next_due(), bearer.outbound.heartbeat_due];
             let reports = reports.into_iter().filter(|_| bearer.outbound.is_live_now());
             due = own.into_iter().chain(reports).flatten().chain(due).min();
@@ -167,7 +167,7 @@ impl Session {
             picture_age_ms: self.inbound.picture_age(now).map(|age| age.as_millis() as u64),
             bulk: Some(self.bulk_in.window()),
         };
-        self.bearers[index].send_heartbeat(now, self.config.heartbeat, told)
+        self.bearers[index].send_heartbeat(now, told)
     }
 
     fn feed_telemetry(&mut self, now: Instant) -> bool {
@@ -192,7 +192,8 @@ impl Session {
         let header = self.header_of_batch(batch.seq, batch.origin, batch.expires, batch.place);
         let datagram = self.bearers[index].next_datagram();
         let sent = self.send_batch(now, index, &header, &batch.frames, Some(batch.seq));
-        self.transactions.on_sent(now, batch.seq, datagram);
+        let repeated = self.bearers[index].carrier.repeats(Class::Telemetry);
+        self.transactions.on_sent(now, batch.seq, datagram, repeated);
         sent
     }
 
@@ -220,14 +221,17 @@ impl Session {
         {
             let bearer = &mut self.bearers[other];
             bearer.pace(now, body.len() + PACKET_OVERHEAD);
-            bearer.send_datagram(now, flow::MESSAGE, &body);
+            let mut datagram = bearer.start_datagram(now, flow::MESSAGE, body.len());
+            datagram.extend_from_slice(&body);
+            bearer.finish_datagram(now, datagram, Beside { class: Class::Telemetry, ..Beside::default() });
             self.counters.redundant_bytes += body.len() as u64;
         }
         let bearer = &mut self.bearers[index];
         bearer.pace(now, body.len() + PACKET_OVERHEAD);
         let mut datagram = bearer.start_datagram(now, flow::MESSAGE, body.len());
         datagram.extend_from_slice(&body);
-        bearer.finish_datagram(now, datagram, Beside { kept: kept.map(Kept::Batch), ..Beside::default() })
+        let kept = kept.map(Kept::Batch);
+        bearer.finish_datagram(now, datagram, Beside { kept, class: Class::Telemetry, ..Beside::default() })
     }
 
     /// A batch of which nothing is heard for this long is sent again; it may have left on the slowest bearer.
@@ -279,7 +283,7 @@ impl Session {
                 let first = std::mem::take(&mut bearer.outbound.unpaced);
                 bearer.pace(now, first + bytes);
             }
-            return bearer.finish_datagram(now, datagram, Beside { leads, ..Beside::default() });
+            return bearer.finish_datagram(now, datagram, Beside { leads, class: Class::Video, ..Beside::default() });
         }
         false
     }
@@ -298,7 +302,7 @@ impl Session {
         datagram.extend_from_slice(&piece.bytes);
         bearer.pace(now, datagram.len() + PACKET_OVERHEAD);
         let kept = Some(Kept::Bulk(piece.header.offset));
-        let sent = bearer.finish_datagram(now, datagram, Beside { kept, ..Beside::default() });
+        let sent = bearer.finish_datagram(now, datagram, Beside { kept, class: Class::Bulk, ..Beside::default() });
         if sent {
             self.bulk_out.on_sent(piece.header.offset, datagram_id);
             self.count_sent(Class::Bulk, piece.bytes.len());
@@ -326,6 +330,10 @@ impl Session {
     /// When a gate opens for the next packet if no acknowledgement comes; `None` if only one can open it.
     fn gate_opens(&self, now: Instant, index: usize) -> Option<Instant> {
         let bearer = &self.bearers[index];
+        if let Some(radio) = bearer.carrier.as_radio() {
+            let at = radio.free_at(now);
+            return Some(if at > now || radio.is_free(now) { at } else { now + Duration::from_millis(1) });
+        }
         let window = bearer.controller.window(now).0;
         let packet = u64::from(self.config.quic.mtu);
         if self.in_flight(index).0 + packet <= window {
@@ -372,7 +380,7 @@ impl Session {
     /// What is under way on a bearer and not paid for by the C2 reserve.
     fn in_flight(&self, index: usize) -> ByteCount {
         let bearer = &self.bearers[index];
-        let rtt = bearer.quic.rtt().unwrap_or_default();
+        let rtt = bearer.carrier.rtt().unwrap_or_default();
         let (messages, bytes) = self.outbox.held();
         bearer.sent.in_flight() + reserve::beyond_credits(messages, bytes, rtt)
     }

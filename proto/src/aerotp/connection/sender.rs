@@ -33,6 +33,13 @@ pub(in super::super) struct Kept {
     pub number: u64,
 }
 
+impl Kept {
+    /// Nothing is sealed: it was cancelled.
+    pub fn is_void(&self) -> bool {
+        self.sealed.is_empty()
+    }
+}
+
 /// A message that waits to be cut to segments.
 #[derive(Debug)]
 struct Waiting {
@@ -132,6 +139,23 @@ impl Sender {
     pub fn push(&mut self, bytes: Bytes, token: Option<u64>) {
         self.waiting_bytes += bytes.len();
         self.waiting.push_back(Waiting { bytes, token });
+    }
+
+    /// A message of a segment of its own need not arrive: if it waits it is gone, and if it has left it is repeated empty, since
+    /// its number has to come.
+    pub fn cancel(&mut self, token: u64) {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting.token == Some(token)) {
+            let gone = self.waiting.remove(at);
+            self.waiting_bytes -= gone.map_or(0, |gone| gone.bytes.len());
+            return;
+        }
+        let segment = self.flight.iter_mut().flatten().find(|segment| segment.token == Some(token));
+        if let Some(segment) = segment {
+            segment.token = None;
+            segment.bytes = 0;
+            segment.kept.plaintext.clear();
+            segment.kept.sealed.clear();
+        }
     }
 
     /// Bytes that have not left yet.

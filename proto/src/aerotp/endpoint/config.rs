@@ -15,6 +15,8 @@ pub struct LineConfig {
     pub rate: Bitrate,
     /// Bytes around each segment: sync word and length, or IP and UDP headers.
     pub framing: ByteCount,
+    /// The other side sends on the same channel, which takes this long to turn around: what it sends is time that we have not.
+    pub shared: Option<Duration>,
 }
 
 /// How much parity segments have.

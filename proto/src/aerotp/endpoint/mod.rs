@@ -40,6 +40,10 @@ const MAX_REPLICAS: usize = 64;
 const MAX_RESETS: usize = 16;
 /// Without data to carry it the greeting leaves again after this, then twice as long each time.
 const GREETING: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(1);
+/// Without an answer for this long, and three time-outs, the other side is out of reach: one segment in so long is enough to
+/// find out when it is not.
+const OUT_OF_REACH: Duration = Duration::from_secs(1);
+const TRY_EVERY: Duration = Duration::from_millis(200);
 /// Averages the share of transmissions that are lost.
 const LOSS_WEIGHT: f64 = 1.0 / 64.0;
 
@@ -96,6 +100,9 @@ pub struct Endpoint {
     /// The worst that a hop said since the last MACK; goes back with it.
     ecn: Ecn,
     heard: Option<Instant>,
+    /// Since when something is under way that should have been answered, and when it was tried last.
+    unanswered: Option<Instant>,
+    tried: Option<Instant>,
     counters: EndpointCounters,
     events: VecDeque<EndpointEvent>,
     plaintext: Vec<u8>,
@@ -112,8 +119,11 @@ impl Endpoint {
     pub fn new(config: EndpointConfig, mut random: SeededBytes) -> Result<Self, SecurityError> {
         assert!(!config.lines.is_empty() && config.max_segment >= EndpointConfig::MIN_SEGMENT);
         let keys = SeededBytes::new(&random.next_seed(), "aerotp handshakes");
-        let line =
-            |config: &LineConfig| Line { config: *config, pacer: Pacer::new(config.rate), replicas: VecDeque::new() };
+        let line = |config: &LineConfig| Line {
+            config: *config,
+            pacer: Pacer::new(config.rate, config.shared),
+            replicas: VecDeque::new(),
+        };
         Ok(Self {
             security: Security::new(config.security.clone(), keys)?,
             random,
@@ -136,6 +146,8 @@ impl Endpoint {
             loss: 0.0,
             ecn: Ecn::None,
             heard: None,
+            unanswered: None,
+            tried: None,
             counters: EndpointCounters::default(),
             events: VecDeque::new(),
             plaintext: Vec::new(),
@@ -201,6 +213,18 @@ impl Endpoint {
             connection.sender.push(bytes, token);
         }
         Ok(())
+    }
+
+    /// A message that was sent with this token need not arrive any more. If it is under way, nothing of it is repeated.
+    pub fn cancel(&mut self, id: ConnectionId, token: u64) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.sender.cancel(token);
+        }
+    }
+
+    /// Words of parity that a longest segment has, in modes with repetition.
+    pub fn parity_words(&self) -> u16 {
+        self.strength.words(TransferMode::Reliable, self.config.max_segment)
     }
 
     /// Bytes that a connection has yet to send; `None` if it is no more.
@@ -395,7 +419,8 @@ impl Endpoint {
             Timer::ALL.into_iter().filter_map(move |timer| connection.deadline(now, timer, times))
         });
         let mut due = timers.min();
-        due = [self.security.next_deadline(), self.greeting.map(|greeting| greeting.due), self.report_due()]
+        let try_again = self.next_try().filter(|_| self.holds_back(now));
+        due = [self.security.next_deadline(), self.greeting.map(|greeting| greeting.due), self.report_due(), try_again]
             .into_iter()
             .flatten()
             .chain(due)
@@ -410,6 +435,25 @@ impl Endpoint {
         // What is due while the line is taken waits for it.
         let due = due.map(|due| if due <= now { due.max(free) } else { due });
         due.into_iter().chain(replicas).chain(waits.then_some(free)).min()
+    }
+
+    /// Nothing has been answered for long: when the next segment may leave that asks for an answer.
+    fn next_try(&self) -> Option<Instant> {
+        let limit = OUT_OF_REACH.max(self.rtt.timeout(Duration::ZERO) * 3);
+        let since = self.unanswered? + limit;
+        Some(self.tried.map_or(since, |tried| since.max(tried + TRY_EVERY)))
+    }
+
+    /// Whether what asks for an answer has to wait, since the other side is out of reach.
+    fn holds_back(&self, now: Instant) -> bool {
+        let limit = OUT_OF_REACH.max(self.rtt.timeout(Duration::ZERO) * 3);
+        let out_of_reach = self.unanswered.is_some_and(|since| now.saturating_duration_since(since) >= limit);
+        out_of_reach && self.next_try().is_some_and(|at| at > now)
+    }
+
+    fn on_asked(&mut self, now: Instant) {
+        self.unanswered = self.unanswered.or(Some(now));
+        self.tried = Some(now);
     }
 
     fn times(&self) -> Times {

@@ -39,8 +39,11 @@ pub(super) const CONTROL: Port = Port(0);
 
 impl Endpoint {
     /// Takes in what came on a line: bytes that may be a segment. Whether they were recognised as one, be it damaged.
-    pub fn handle_segment(&mut self, now: Instant, bytes: &mut [u8]) -> bool {
+    pub fn handle_segment(&mut self, now: Instant, line: usize, bytes: &mut [u8]) -> bool {
         let len = bytes.len();
+        if let Some(line) = self.lines.get_mut(line) {
+            line.pacer.on_heard(now, len + line.config.framing.as_usize());
+        }
         match self.codec.decode(bytes) {
             Ok(decoded) => {
                 let flipped = decoded.repaired.bits;
@@ -153,6 +156,7 @@ impl Endpoint {
     fn on_authentic(&mut self, now: Instant, segment: Authentic) {
         let Authentic { header, place, repeated, plaintext } = segment;
         self.heard = Some(now);
+        self.unanswered = None;
         self.guard.on_segment(place);
         self.copies.forget(&header);
         if !self.config.security.initiates && self.greets() && self.greeting.is_none() && header.extension_words > 0 {
@@ -325,6 +329,8 @@ impl Endpoint {
         let ended = header.flags.contains(Flags::FIN).then(|| connection.on_afin_ack()).flatten();
         if let Some(sample) = sample {
             self.rtt.on_sample(sample);
+            let delay = sample.saturating_sub(self.rtt.least());
+            self.lines.iter_mut().for_each(|line| line.pacer.on_delay(now, delay, sample));
         }
         for line in &mut self.lines {
             line.pacer.on_ecn(now, header.ecn, self.rtt.smoothed());

@@ -19,7 +19,7 @@ struct World {
 }
 
 fn line(rate: Bitrate) -> LineConfig {
-    LineConfig { rate, framing: ByteCount(28) }
+    LineConfig { rate, framing: ByteCount(28), shared: None }
 }
 
 fn config(end: usize, life: u64) -> EndpointConfig {
@@ -84,7 +84,7 @@ impl World {
                     let _ = self.paths[at].push(self.now, out.len() + 28, out.clone());
                 }
                 while let Some(mut segment) = self.paths[at].pop(self.now) {
-                    self.ends[1 - at].handle_segment(self.now, &mut segment);
+                    self.ends[1 - at].handle_segment(self.now, 0, &mut segment);
                 }
             }
             let mut again = false;
@@ -368,8 +368,8 @@ fn two_lines_carry_what_is_urgent_twice_and_one_may_fail() {
     let (first, segment) = (world.ends[0].poll_transmit(world.now, &mut out).unwrap(), out.clone());
     let second = world.ends[0].poll_transmit(world.now, &mut out).unwrap();
     assert!(first != second && segment == out, "the same bytes, so that copies can be put together");
-    world.ends[1].handle_segment(world.now, &mut out);
-    world.ends[1].handle_segment(world.now, &mut segment.clone());
+    world.ends[1].handle_segment(world.now, 1, &mut out);
+    world.ends[1].handle_segment(world.now, 0, &mut segment.clone());
     let peer = match world.ends[1].poll_event() {
         Some(EndpointEvent::Associated { .. }) => match world.ends[1].poll_event() {
             Some(EndpointEvent::Opened { connection, .. }) => connection,

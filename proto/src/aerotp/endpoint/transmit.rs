@@ -80,7 +80,9 @@ impl Endpoint {
         if self.report_due().is_some_and(|due| due <= now) {
             return Some(Task::Report);
         }
-        let next = self.connections.iter().filter_map(|connection| Some((connection, task_of(now, connection)?)));
+        let held_back = self.holds_back(now);
+        let tasks = self.connections.iter().filter_map(|connection| Some((connection, task_of(now, connection)?)));
+        let next = tasks.filter(|(connection, _)| !(held_back && connection.config.repeats()));
         // Those of one priority take turns.
         let turn =
             |connection: &Connection| (connection.config.priority, Some(connection.id) <= self.served, connection.id);
@@ -266,7 +268,10 @@ impl Endpoint {
         self.replicate(line, config.everywhere, out);
         let connection = &mut self.connections[at];
         match config.repeats() {
-            true => connection.sender.on_sent(now, line, kept, &cut),
+            true => {
+                connection.sender.on_sent(now, line, kept, &cut);
+                self.on_asked(now);
+            }
             false => connection.sender.on_sent_for_good(),
         }
         self.served = Some(id);
@@ -279,19 +284,20 @@ impl Endpoint {
         let kept = kept.clone();
         let everywhere = self.connections[at].config.everywhere;
         self.served = Some(id);
-        let anew = match self.security.still_holds(now, kept.association, kept.number) {
+        let anew = match !kept.is_void() && self.security.still_holds(now, kept.association, kept.number) {
             true => {
                 self.encode(kept.header, &kept.extension, &kept.sealed, out);
                 None
             }
             false => {
-                // The other side has no key for it any more.
+                // The other side has no key for it any more, or it was cancelled.
                 let Some(kept) = self.seal(now, kept.header, kept.plaintext.clone(), out) else { return false };
                 Some(kept)
             }
         };
         self.replicate(line, everywhere, out);
         self.connections[at].sender.on_sent_again(now, line, seq, anew);
+        self.on_asked(now);
         true
     }
 

@@ -1,0 +1,83 @@
+//! Sessions over a serial radio, alone and beside a network.
+
+use std::time::Duration;
+
+use aquila_emu::{BitErrors, Outage, PathConfig};
+use aquila_lab::pair::{Pair, PairConfig, Source};
+use aquila_proto::aerotp::RadioConfig;
+use aquila_proto::{Bitrate, Side};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// 57,600 baud, 10 bits a byte on the line, 8 of them on the air.
+const RATE: Bitrate = Bitrate(46_080);
+
+fn network() -> PathConfig {
+    PathConfig { rate_bps: Some(10_000_000), delay: 25 * MS, ..PathConfig::default() }
+}
+
+fn air(wrong: f64) -> PathConfig {
+    PathConfig {
+        rate_bps: Some(RATE.0),
+        delay: MS,
+        bit_errors: BitErrors { rate: wrong, spared_bytes: 0 },
+        ..PathConfig::default()
+    }
+}
+
+fn pair(seed: u64, wrong: f64) -> Pair {
+    let radios = vec![(RadioConfig::serial(RATE), air(wrong), air(wrong))];
+    Pair::new(PairConfig {
+        up: network(),
+        down: network(),
+        seed,
+        mtu: 1200,
+        leaky_tickets: false,
+        beside: vec![],
+        radios,
+    })
+}
+
+fn percentile(latencies: &mut [Duration], share: f64) -> Duration {
+    latencies.sort();
+    latencies[((latencies.len() - 1) as f64 * share).round() as usize]
+}
+
+#[test]
+fn commands_go_by_the_radio_when_the_network_is_gone() {
+    let mut pair = pair(1, 0.0);
+    pair.connect();
+    pair.add_source(Source::Commands { from: Side::Ground, every: 200 * MS }, 30 * SECOND);
+    pair.run_until(10 * SECOND);
+    assert_eq!(pair.latencies(Side::Air, Duration::ZERO).len(), 50);
+    pair.begin_outage_of(0, &[Side::Air, Side::Ground], Outage::Drop);
+    pair.run_until(31 * SECOND);
+    assert_eq!(pair.latencies(Side::Air, Duration::ZERO).len(), 151);
+    let latencies = pair.latencies(Side::Air, SECOND);
+    let worst = latencies.iter().max().unwrap();
+    println!("worst of {}: {worst:?}", latencies.len());
+    assert!(*worst < 60 * MS, "a command takes 18 ms on the radio: {worst:?}");
+}
+
+#[test]
+fn a_radio_full_of_telemetry_carries_each_command_in_time() {
+    let mut pair = pair(2, 1e-5);
+    pair.begin_outage_of(0, &[Side::Air, Side::Ground], Outage::Drop);
+    pair.connect();
+    pair.run_until(2 * SECOND);
+    pair.add_source(Source::Parameters { every: 5 * MS }, 600 * SECOND);
+    pair.add_source(Source::Commands { from: Side::Ground, every: 500 * MS }, 600 * SECOND);
+    pair.run_until(605 * SECOND);
+    let mut latencies = pair.latencies(Side::Air, Duration::ZERO);
+    println!(
+        "{} p50 {:?} p99 {:?} max {:?}",
+        latencies.len(),
+        percentile(&mut latencies, 0.5),
+        percentile(&mut latencies, 0.99),
+        latencies.last()
+    );
+    assert_eq!(latencies.len(), 1197, "none is lost");
+    let p99 = percentile(&mut latencies, 0.99);
+    assert!(p99 < 200 * MS, "{p99:?}");
+}
