@@ -43,7 +43,7 @@ impl Session {
     /// below are the other side's to give.
     pub(super) fn free_id(&self, config: &BearerConfig) -> Option<BearerId> {
         let mut free = BearerId::all().filter(|id| self.index_of(*id).is_none());
-        if config.radio.is_some() { free.last() } else { free.next() }
+        if config.radio.is_some() { free.next_back() } else { free.next() }
     }
 
     /// A radio's line is there: the side that initiates begins to talk over it.
