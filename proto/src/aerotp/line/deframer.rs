@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::radio::{self, Found, MAX_REPORT};
 use super::{Candidate, LINE_OVERHEAD, MAX_LINE_SEGMENT, SYNC_LEN, candidate, sync_errors};
+use crate::aerotp::segment::check;
 use crate::mavlink::RadioStatus;
 
 /// Splits one line's bytes into segments and the radio's own reports.
@@ -109,7 +110,8 @@ impl Deframer {
     /// The next segment or report; `None` until more bytes have come or [`Deframer::next_deadline`] is over.
     ///
     /// `judge` is given what may be a segment, may repair it in place, and says whether it is one. For damaged ones that
-    /// can still be told to be segments it should say so.
+    /// can still be told to be segments it should say so. It may act upon the segment at once: what it takes for one is not
+    /// looked at again.
     pub fn poll(&mut self, now: Instant, mut judge: impl FnMut(&mut [u8]) -> bool) -> Option<LineEvent> {
         if let Some(status) = self.reports.pop_front() {
             self.counters.reports += 1;
@@ -133,8 +135,10 @@ impl Deframer {
             };
             match whole {
                 Candidate::None => self.skip(1),
-                Candidate::Complete(len) if self.judge(0, len, &mut judge) => return Some(self.take(0, len)),
-                Candidate::Complete(len) if len <= self.settled => {
+                Candidate::Complete(len) if self.is_settled(0, len) => {
+                    if self.judge(0, len, &mut judge) {
+                        return Some(self.take(0, len));
+                    }
                     self.counters.refused += 1;
                     self.skip(1);
                 }
@@ -185,12 +189,19 @@ impl Deframer {
             match candidate(&self.pending[start..]) {
                 Candidate::Incomplete => place += 1,
                 Candidate::None => drop(self.within.waiting.remove(place)),
+                Candidate::Complete(len) if !self.is_settled(start, len) => place += 1,
                 Candidate::Complete(len) if self.judge(start, len, judge) => return Some(self.take(start, len)),
-                Candidate::Complete(len) if start + len <= self.settled => drop(self.within.waiting.remove(place)),
-                Candidate::Complete(_) => place += 1,
+                Candidate::Complete(_) => drop(self.within.waiting.remove(place)),
             }
         }
         None
+    }
+
+    /// Whether the frame of `len` bytes at `start` has no beginning of a report in it, which would leave it damaged. What has
+    /// a fitting CRC has none.
+    fn is_settled(&self, start: usize, len: usize) -> bool {
+        let intact = || check(&self.pending[start + LINE_OVERHEAD..start + len]).is_ok_and(|header| header.has_crc);
+        start + len <= self.settled || intact()
     }
 
     /// Whether the frame of `len` bytes at `start` is a segment; if so it is in `judged`.

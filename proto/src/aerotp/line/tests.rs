@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::aerotp::{Flags, Header, Port, SegmentCodec, Seq, TransferMode, encode_segment};
+use crate::aerotp::{Damaged, Flags, Header, Port, SegmentCodec, Seq, TransferMode, encode_segment};
 use crate::mavlink::{RadioStatus, Version};
 use crate::seeded::SeededBytes;
 
@@ -47,11 +47,16 @@ struct Line {
     now: Instant,
     segments: Vec<Vec<u8>>,
     reports: Vec<RadioStatus>,
+    /// Segments taken though their CRC does not fit.
+    damaged: usize,
+    takes_damaged: bool,
 }
 
 impl Line {
     fn new() -> Self {
-        Self { deframer: Deframer::at_baud(57_600), now: start(), segments: Vec::new(), reports: Vec::new() }
+        let deframer = Deframer::at_baud(57_600);
+        let (segments, reports) = (Vec::new(), Vec::new());
+        Self { deframer, now: start(), segments, reports, damaged: 0, takes_damaged: false }
     }
 
     /// A read.
@@ -73,7 +78,15 @@ impl Line {
 
     fn drain(&mut self) {
         let mut codec = SegmentCodec::new();
-        while let Some(event) = self.deframer.poll(self.now, |bytes| codec.decode(bytes).is_ok()) {
+        let mut judge = |bytes: &mut [u8]| match codec.decode(bytes) {
+            Ok(_) => true,
+            Err(Damaged::Payload(_)) if self.takes_damaged => {
+                self.damaged += 1;
+                true
+            }
+            Err(_) => false,
+        };
+        while let Some(event) = self.deframer.poll(self.now, &mut judge) {
             match event {
                 LineEvent::Segment(segment) => self.segments.push(segment),
                 LineEvent::Radio(status) => self.reports.push(status),
@@ -154,15 +167,25 @@ fn the_radios_reports_are_stripped_wherever_they_are() {
         let (status, report) = radio_status(version);
         for place in 0..=bytes.len() {
             for read in [1, 5, 1000] {
-                let mut line = Line::new();
+                let mut line = Line { takes_damaged: true, ..Line::new() };
                 let injected = [&bytes[..place], &report, &bytes[place..]].concat();
                 injected.chunks(read).for_each(|chunk| line.push(chunk));
                 line.quiet();
                 assert_eq!(line.reports, [status], "at {place}, reads of {read}");
+                assert_eq!(line.damaged, 0, "at {place}, reads of {read}");
                 assert_eq!(line.segments, std::slice::from_ref(&good), "at {place}, reads of {read}");
             }
         }
     }
+}
+
+#[test]
+fn a_damaged_segment_whose_header_is_intact_is_given_out_for_what_it_tells() {
+    let mut line = Line { takes_damaged: true, ..Line::new() };
+    let mut bytes = frame(&segment(1, 40));
+    bytes[40] ^= 1;
+    line.push(&bytes);
+    assert_eq!((line.damaged, &line.segments[..]), (1, &[bytes[7..].to_vec()][..]));
 }
 
 #[test]
