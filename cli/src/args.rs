@@ -11,6 +11,7 @@ use aquila_net::bearer::BearerSpec;
 use aquila_net::encoder::EncoderSpec;
 use aquila_net::mavlink::{EndpointSpec, KINDS};
 use aquila_net::modem::ModemSpec;
+use aquila_net::radio::RadioSpec;
 use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
 use aquila_proto::session::Side;
@@ -91,6 +92,11 @@ pub struct LinkArgs {
     /// times, commands are replicated and the first copy wins [link.bearers]
     #[arg(long, value_name = "BEARER", help_heading = "Link")]
     pub bearer: Vec<BearerSpec>,
+    /// A radio of ours alone, over which AeroTP is spoken beside the network or instead of it: DEVICE:BAUD, such as
+    /// /dev/ttyUSB0:57600, or udp:LOCAL:PORT>REMOTE:PORT,rate=5M; both sides name theirs, and may do so several times
+    /// [link.radios]
+    #[arg(long, value_name = "RADIO", help_heading = "Link")]
+    pub radio: Vec<RadioSpec>,
     /// Bytes of UDP payload in a packet, 1200 to 1472; 1200 passes every overlay [link.mtu]
     #[arg(long, value_name = "BYTES", help_heading = "Link")]
     pub mtu: Option<Mtu>,
@@ -493,6 +499,7 @@ impl LinkArgs {
         set(&mut file.link.connect, self.connect.map(Text));
         set(&mut file.link.bind_interface, self.bind_interface);
         set(&mut file.link.bearers, list(self.bearer.into_iter().map(Text).collect()));
+        set(&mut file.link.radios, list(self.radio.into_iter().map(Text).collect()));
         set(&mut file.link.mtu, self.mtu);
         set(&mut file.link.modem, self.modem.map(Text));
         set(&mut file.link.state, self.state);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use aquila_net::bearer::Source;
 use aquila_net::mavlink::EndpointSpec;
+use aquila_net::radio::LineSpec;
 use aquila_proto::mavlink::Treatment;
 use aquila_proto::mavlink::treatment::message_named;
 use aquila_proto::replication::Reliability;
@@ -54,6 +55,15 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
     match &link.role {
         Role::Listen(address) => writeln!(out, "  link       listens at {address}{interface}")?,
         Role::Connect(remote) => writeln!(out, "  link       connects to {remote}{interface}")?,
+        Role::ConnectByRadio => writeln!(out, "  link       connects by radio only")?,
+    }
+    for radio in &link.radios {
+        writeln!(out, "  radio      {radio}, called {}, {:.1} kbit/s", radio.name(), radio.rate().0 as f64 / 1e3)?;
+        if let LineSpec::Serial { device, .. } = &radio.line
+            && !device.exists()
+        {
+            writeln!(out, "  warning    there is no {} now; it will be waited for", device.display())?;
+        }
     }
     for (bearer, number) in link.bearers.iter().zip(0..) {
         let name = bearer.name();

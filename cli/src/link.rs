@@ -95,6 +95,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
     let role = match settings.link.role {
         config::Role::Listen(address) => Role::Listen(address),
         config::Role::Connect(remote) => Role::Connect(remote.to_string()),
+        config::Role::ConnectByRadio => Role::ConnectByRadio,
     };
     NodeConfig {
         side: settings.side,
@@ -103,6 +104,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         role,
         bind_interface: settings.link.bind_interface,
         bearers: settings.link.bearers,
+        radios: settings.link.radios,
         reliability: settings.reliability,
         replicated: settings.replicated,
         mtu: settings.link.mtu,

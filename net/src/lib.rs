@@ -7,6 +7,7 @@ pub mod mavlink;
 pub mod modem;
 pub mod netwatch;
 pub mod node;
+pub mod radio;
 pub mod socket;
 pub mod status;
 pub mod store;

@@ -25,7 +25,7 @@ use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::router::{EndpointConfig, EndpointKind, Router, RouterConfig};
 use aquila_proto::mavlink::{EndpointId, Frame, RadioReporter, Version};
 use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore, TlsError};
-use aquila_proto::session::Arrival;
+use aquila_proto::session::{Arrival, BearerConfig};
 use aquila_proto::{BearerId, Bitrate, Class, LinkState, Output, Session, SessionConfig, Side};
 use tokio::sync::{mpsc, watch};
 
@@ -38,6 +38,7 @@ use crate::bearer::BearerSpec;
 use crate::encoder;
 use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
 use crate::netwatch::{self, NetworkChange};
+use crate::radio::{LineInput, LineNews, RadioLine, RadioSpec};
 use crate::socket::Datagram;
 use crate::status::{StatusError, StatusServer, StatusSnapshot};
 use crate::store::{self, Store};
@@ -117,6 +118,8 @@ pub struct Node {
     config: NodeConfig,
     session: Session,
     lanes: Lanes,
+    radios: BTreeMap<BearerId, RadioLine>,
+    from_lines: mpsc::Receiver<LineNews>,
     /// What people call the bearers.
     names: BTreeMap<BearerId, String>,
     store: Option<Store>,
@@ -159,13 +162,21 @@ impl Node {
             Role::Listen(address) => {
                 lanes.listen(*address, config.bind_interface.as_deref(), config.modem.clone())?;
             }
+            Role::ConnectByRadio => {}
             Role::Connect(remote) => {
                 for (bearer, spec) in BearerId::all().zip(bearers(&config)) {
                     lanes.connect(bearer, spec, remote);
                 }
             }
         }
-        let names = lanes.iter().filter_map(|lane| Some((lane.bearer?, lane.spec.name()))).collect();
+        let mut names: BTreeMap<_, _> =
+            lanes.iter().filter_map(|lane| Some((lane.bearer?, lane.spec.name()))).collect();
+        let (line_news, from_lines) = mpsc::channel(EVENTS);
+        let mut radios = BTreeMap::new();
+        for (bearer, spec) in numbered_radios(&config) {
+            names.insert(bearer, spec.name());
+            radios.insert(bearer, RadioLine::spawn(bearer, spec.line.clone(), line_news.clone()));
+        }
         let ids = EndpointIds::new();
         let link = ids.allocate();
         let mut router = Router::new(RouterConfig {
@@ -194,6 +205,8 @@ impl Node {
         Ok(Self {
             session,
             lanes,
+            radios,
+            from_lines,
             names,
             store,
             router,
@@ -284,6 +297,7 @@ impl Node {
                 Some(event) = self.mavlink_events.recv() => self.on_endpoint_events(event),
                 Some(question) = self.questions.recv() => question.answer(&mut self.session),
                 Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
+                Some(news) = self.from_lines.recv() => self.on_line_news(news),
                 (lane, radio) = self.lanes.modems.heard() => self.on_radio(lane, &radio),
                 change = from(&mut self.network) => self.on_network_change(change),
                 wanted = from(&mut self.wanted) => self.on_wanted(&wanted),
@@ -396,6 +410,22 @@ impl Node {
         self.session.set_radio(Instant::now(), bearer, radio);
     }
 
+    fn on_line_news(&mut self, news: LineNews) {
+        let (now, LineNews { bearer, what }) = (Instant::now(), news);
+        match what {
+            LineInput::Opened => {
+                tracing::info!(bearer = self.name_of(bearer), "radio's line open");
+                self.session.begin_radio(now, bearer);
+            }
+            LineInput::Bytes(bytes) => self.session.handle_line(now, bearer, &bytes),
+            LineInput::Gone(why) => {
+                tracing::warn!(bearer = self.name_of(bearer), why, "radio's line is not there; trying again");
+                return;
+            }
+        }
+        self.drain(now);
+    }
+
     /// Does what the session says, until it says to wait.
     fn drain(&mut self, now: Instant) {
         self.drain_unflushed(now);
@@ -423,7 +453,9 @@ impl Node {
                         socket.send(transmit, data);
                     }
                 }
-                Output::Line(..) => {}
+                Output::Line(bearer, data) => {
+                    self.radios.get_mut(&bearer).into_iter().for_each(|line| line.send(data));
+                }
                 Output::Event(event) => events.push(event),
                 Output::Timeout(at) => {
                     self.deadline = at;
@@ -565,6 +597,16 @@ fn session_config(
         let tickets = |bearer| store.as_ref().and_then(|store| store.load_resumption(bearer));
         let numbered = BearerId::all().zip(bearers(config));
         session.bearers = numbered.map(|(bearer, spec)| lane::described(&spec, tickets(bearer))).collect();
+    } else {
+        session.bearers.clear();
+    }
+    for (bearer, spec) in numbered_radios(config) {
+        session.bearers.push(BearerConfig {
+            name: spec.name(),
+            usage: spec.usage,
+            resumption: store.as_ref().and_then(|store| store.load_resumption(bearer)),
+            radio: Some(spec.config(count.into())),
+        });
     }
     session.reliability = config.reliability;
     session.replicated.clone_from(&config.replicated);
@@ -578,6 +620,11 @@ fn session_config(
     session.video = config.video_queues.clone();
     session.reassembly = config.reassembly.clone();
     Ok(session)
+}
+
+/// Radios and the numbers that the session gives them: from the last one down.
+fn numbered_radios(config: &NodeConfig) -> impl Iterator<Item = (BearerId, &RadioSpec)> {
+    BearerId::all().rev().zip(&config.radios)
 }
 
 /// The next news of a watch; for ever if nobody watches.

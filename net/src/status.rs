@@ -17,8 +17,8 @@ mod summary;
 pub use metrics::render_metrics;
 pub use server::{Exposure, StatusError, StatusServer};
 pub use snapshot::{
-    BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus, PeerStatus,
-    PerClass, RadioStatus, RateMeter, ReplicationStatus, SecurityStatus, StatusSnapshot, VideoInputStatus,
+    AerotpStatus, BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus,
+    PeerStatus, PerClass, RadioStatus, RateMeter, ReplicationStatus, SecurityStatus, StatusSnapshot, VideoInputStatus,
     VideoOutputStatus, VideoStatus,
 };
 pub use summary::render_summary;

@@ -9,6 +9,7 @@ use aquila_net::bearer::BearerSpec;
 use aquila_net::encoder::{EncoderKind, EncoderSpec, Rung};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
+use aquila_net::radio::RadioSpec;
 use aquila_net::video::VideoSpec;
 use aquila_proto::identity::PublicKey;
 use serde::Deserialize;
@@ -45,6 +46,7 @@ pub struct Link {
     pub connect: Option<Text<Remote>>,
     pub bind_interface: Option<String>,
     pub bearers: Option<Vec<Text<BearerSpec>>>,
+    pub radios: Option<Vec<Text<RadioSpec>>>,
     pub mtu: Option<Mtu>,
     pub modem: Option<Text<ModemSpec>>,
     pub heartbeat: Option<Time<20, 5_000>>,

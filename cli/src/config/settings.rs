@@ -11,6 +11,7 @@ use aquila_net::camera::CameraSetup;
 use aquila_net::encoder::{EncoderSetup, EncoderSpec, Ladder, LadderError, Rung};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
+use aquila_net::radio::RadioSpec;
 use aquila_net::status::Exposure;
 use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
@@ -62,7 +63,7 @@ pub struct Settings {
 }
 
 /// The link to the other side.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LinkSettings {
     /// Who calls whom.
     pub role: Role,
@@ -70,6 +71,8 @@ pub struct LinkSettings {
     pub bind_interface: Option<String>,
     /// Bearers if we connect.
     pub bearers: Vec<BearerSpec>,
+    /// Radios.
+    pub radios: Vec<RadioSpec>,
     /// Bytes of UDP payload in a packet.
     pub mtu: u16,
     /// The modem that is asked how it hears the network.
@@ -93,6 +96,8 @@ pub enum Role {
     Listen(SocketAddr),
     /// We connect to the other side.
     Connect(Remote),
+    /// We connect to the other side, over radios only.
+    ConnectByRadio,
 }
 
 /// Video on this machine.
@@ -159,7 +164,7 @@ pub enum Invalid {
     #[error("[link] two bearers are called {0}: give them names, such as \"{0},name=other\"")]
     BearerTwice(String),
     /// Too many bearers.
-    #[error("[link] has more than {count} bearers", count = BearerId::COUNT)]
+    #[error("[link] has more than {count} bearers and radios", count = BearerId::COUNT)]
     TooManyBearers,
     /// A modem of several bearers.
     #[error("[link] modem: of which bearer? Write it there, as in \"wwan0,modem={0}\"")]
@@ -287,19 +292,28 @@ fn link(
     side: Side,
 ) -> Result<LinkSettings, Invalid> {
     let bearers = bearers(&link)?;
+    let radios: Vec<RadioSpec> = link.radios.iter().flatten().map(|Text(radio)| radio.clone()).collect();
+    if bearers.len().max(1) + radios.len() > BearerId::COUNT {
+        return Err(Invalid::TooManyBearers);
+    }
+    let mut names: BTreeSet<String> = bearers.iter().map(BearerSpec::name).collect();
+    if let Some(twice) = radios.iter().map(RadioSpec::name).find(|name| !names.insert(name.clone())) {
+        return Err(Invalid::BearerTwice(twice));
+    }
     let role = match (link.listen, link.connect) {
         (Some(_), Some(_)) => return Err(Invalid::BothRoles),
         (Some(Text(address)), None) if address.port() == 0 => return Err(Invalid::NoPort),
         (Some(Text(address)), None) => Role::Listen(address),
         (None, Some(Text(remote))) => Role::Connect(remote),
         (None, None) if side == Side::Ground => Role::Listen((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into()),
+        (None, None) if !radios.is_empty() && bearers.is_empty() => Role::ConnectByRadio,
         (None, None) => return Err(Invalid::NoRole),
     };
     if let Some(name) = &link.bind_interface {
         if !is_interface_name(name) {
             return Err(Invalid::Interface(name.clone()));
         }
-        if matches!(role, Role::Connect(_)) {
+        if !matches!(role, Role::Listen(_)) {
             return Err(Invalid::BindConnect(name.clone()));
         }
     }
@@ -316,6 +330,7 @@ fn link(
         role,
         bind_interface: link.bind_interface,
         bearers,
+        radios,
         mtu: link.mtu.unwrap_or(Mtu::DEFAULT).get(),
         modem: link.modem.map(|Text(modem)| modem),
         heartbeat,

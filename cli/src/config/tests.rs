@@ -263,6 +263,7 @@ fn the_sample_says_nothing_but_defaults() {
         ("link", "bind_interface"),
         ("link", "modem"),
         ("link", "bearers"),
+        ("link", "radios"),
         ("link", "state"),
         ("status", "listen"),
         ("video", "camera"),

@@ -17,6 +17,7 @@ use crate::bearer::BearerSpec;
 use crate::encoder::EncoderSetup;
 use crate::mavlink::EndpointSpec;
 use crate::modem::ModemSpec;
+use crate::radio::RadioSpec;
 use crate::status::Exposure;
 use crate::video::{Flow, VideoSpec};
 
@@ -27,6 +28,8 @@ pub enum Role {
     Listen(SocketAddr),
     /// We connect to this host and port, looked up at each try.
     Connect(String),
+    /// We connect over radios only.
+    ConnectByRadio,
 }
 
 /// What a node is made of.
@@ -44,6 +47,8 @@ pub struct NodeConfig {
     pub bind_interface: Option<String>,
     /// Bearers if we connect; one as the routes say if there are none.
     pub bearers: Vec<BearerSpec>,
+    /// Radios over which AeroTP is spoken, bearers as well; both sides name theirs.
+    pub radios: Vec<RadioSpec>,
     /// How sure a control message is to arrive, and what may be spent on copies.
     pub reliability: Reliability,
     /// Which classes are replicated over several bearers.
@@ -100,6 +105,7 @@ impl NodeConfig {
             role,
             bind_interface: None,
             bearers: Vec::new(),
+            radios: Vec::new(),
             reliability: Reliability::default(),
             replicated: vec![Class::Control],
             mtu: aquila_proto::quic::MIN_MTU,

@@ -177,6 +177,8 @@ impl Lanes {
             (Role::Connect(_), Some(old)) => BearerSocket::towards(old, &lane.spec.source),
             // Opened with the next address that is looked up: at once, what was missing may be there.
             (Role::Connect(_), None) => return self.diallers.0[index].look_up(None),
+            // There is no socket.
+            (Role::ConnectByRadio, _) => return,
             (Role::Listen(address), _) => {
                 // Its port has to be free first.
                 self.sockets.sockets[index] = None;

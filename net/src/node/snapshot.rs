@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use aquila_proto::aerotp::RadioStats;
 use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::QueueState;
 use aquila_proto::mavlink::router::{DropReason, RouterStats};
@@ -13,9 +14,9 @@ use super::NodeConfig;
 use super::lane::Lanes;
 use crate::mavlink::Endpoints;
 use crate::status::{
-    BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus, PeerStatus,
-    RadioStatus, RateMeter, ReplicationStatus, SecurityStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus,
-    VideoStatus,
+    AerotpStatus, BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus,
+    PeerStatus, RadioStatus, RateMeter, ReplicationStatus, SecurityStatus, StatusSnapshot, VideoInputStatus,
+    VideoOutputStatus, VideoStatus,
 };
 use crate::video::{VideoInput, VideoOutput};
 
@@ -152,19 +153,20 @@ fn bearer(stats: &BearerStats, lanes: &Lanes) -> BearerStatus {
         number: stats.bearer.number(),
         name: if stats.name.is_empty() { stats.bearer.to_string() } else { stats.name.clone() },
         usage: stats.usage.name().to_owned(),
-        local: lanes.local(stats.bearer).map(|local| local.to_string()),
+        local: lanes.local(stats.bearer).filter(|_| stats.radio.is_none()).map(|local| local.to_string()),
         remote: stats.remote.map(|remote| remote.to_string()),
         state: stats.state.name().to_owned(),
         silence_ms: stats.silence.map(ms),
         rtt_ms: stats.rtt.map(ms),
         rtt_min_ms: stats.rtt_min.map(ms),
-        loss: (stats.datagrams_received + stats.datagrams_lost > 0).then_some(stats.loss),
+        loss: (stats.datagrams_received + stats.datagrams_lost > 0 || stats.radio.is_some()).then_some(stats.loss),
         capacity_bps: stats.capacity.0,
         carries_telemetry: stats.carries[0],
         carries_video: stats.carries[1],
         control_out: counters.control_out,
         control_won: counters.control_won,
         control_late: counters.control_late,
+        aerotp: stats.radio.as_ref().map(aerotp),
         packets_out: counters.packets_out,
         packets_in: counters.packets_in,
         bytes_out: counters.bytes_out,
@@ -258,4 +260,25 @@ fn radio(radio: &Radio) -> RadioStatus {
 
 fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
+}
+
+fn aerotp(radio: &RadioStats) -> AerotpStatus {
+    let there = radio.told;
+    AerotpStatus {
+        rate_bps: radio.rate.0,
+        bit_error_rate: radio.quality.bit_errors,
+        damaged_share: radio.quality.lost,
+        bit_error_rate_there: there.and_then(|there| there.bit_errors),
+        damaged_share_there: there.map(|there| there.lost),
+        parity_bytes: u64::from(radio.parity_words) * 4,
+        segments_out: radio.counters.segments_out,
+        sent_again: radio.counters.sent_again,
+        segments_in: radio.counters.segments_in,
+        damaged: radio.counters.damaged,
+        combined: radio.counters.combined,
+        forged: radio.counters.forged,
+        skipped_bytes: radio.line.skipped_bytes,
+        rssi: radio.status.map(|status| [status.rssi, status.remrssi]),
+        txbuf: radio.status.map(|status| status.txbuf),
+    }
 }

@@ -123,7 +123,7 @@ const WHOLE: [Column<StatusSnapshot>; 33] = [
     }),
 ];
 
-const BEARERS: [Column<BearerStatus>; 17] = [
+const BEARERS: [Column<BearerStatus>; 23] = [
     ("aquila_bearer_up", "1 if words come in as they should.", |b| Some(flag(b.state == "up"))),
     ("aquila_bearer_last_word_age_seconds", "Age of the last word from the other side.", |b| seconds(b.silence_ms)),
     ("aquila_bearer_rtt_seconds", "Round-trip time, smoothed.", |b| seconds(b.rtt_ms)),
@@ -141,6 +141,20 @@ const BEARERS: [Column<BearerStatus>; 17] = [
     ("aquila_bearer_bytes_in_total", "Bytes of UDP payload received.", |b| count(b.bytes_in)),
     ("aquila_bearer_connections_total", "Connections completed.", |b| count(b.connections)),
     ("aquila_bearer_resumed_total", "Connections completed by 0-RTT.", |b| count(b.resumed)),
+    ("aquila_aerotp_rate_bits_per_second", "Rate at which a radio's line is sent to.", |b| {
+        count(b.aerotp.as_ref()?.rate_bps)
+    }),
+    ("aquila_aerotp_bit_error_ratio", "Share of wrong bits in what a radio receives here.", |b| {
+        Some(b.aerotp.as_ref()?.bit_error_rate.unwrap_or_default())
+    }),
+    ("aquila_aerotp_parity_bytes", "Parity in a long segment.", |b| count(b.aerotp.as_ref()?.parity_bytes)),
+    ("aquila_aerotp_sent_again_total", "Segments sent again.", |b| count(b.aerotp.as_ref()?.sent_again)),
+    ("aquila_aerotp_damaged_total", "Segments damaged beyond what their code repairs.", |b| {
+        count(b.aerotp.as_ref()?.damaged)
+    }),
+    ("aquila_aerotp_combined_total", "Of these, made whole with another damaged copy.", |b| {
+        count(b.aerotp.as_ref()?.combined)
+    }),
 ];
 
 const CLASSES: [Column<ClassStatus>; 8] = [

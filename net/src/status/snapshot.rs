@@ -104,6 +104,44 @@ pub struct BearerStatus {
     pub connections: u64,
     /// Of these, without waiting for a round trip (0-RTT).
     pub resumed: u64,
+    /// What AeroTP says of it, if it is a radio.
+    #[serde(default)]
+    pub aerotp: Option<AerotpStatus>,
+}
+
+/// A radio over which AeroTP is spoken.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct AerotpStatus {
+    /// Rate at which its line is sent to now.
+    pub rate_bps: u64,
+    /// Share of wrong bits in what comes here; none if none is wrong.
+    pub bit_error_rate: Option<f64>,
+    /// Share of segments that come damaged beyond repair.
+    pub damaged_share: f64,
+    /// The same there, as the other side says.
+    pub bit_error_rate_there: Option<f64>,
+    /// The same there.
+    pub damaged_share_there: Option<f64>,
+    /// Parity in a long segment, bytes.
+    pub parity_bytes: u64,
+    /// Segments sent, repetitions included.
+    pub segments_out: u64,
+    /// Sent again.
+    pub sent_again: u64,
+    /// Segments received.
+    pub segments_in: u64,
+    /// Damaged, and not repaired by their code.
+    pub damaged: u64,
+    /// Of these, whole with another damaged copy.
+    pub combined: u64,
+    /// Not authentic: dropped.
+    pub forged: u64,
+    /// Bytes on a serial line that belonged to nothing.
+    pub skipped_bytes: u64,
+    /// Signal here and there, as a SiK radio says, without unit.
+    pub rssi: Option<[u8; 2]>,
+    /// Free share of its transmit buffer in percent.
+    pub txbuf: Option<u8>,
 }
 
 /// What replication did and cost, on this side.

@@ -37,6 +37,24 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
                 (false, false) => "",
             },
         )?;
+        if let Some(radio) = &bearer.aerotp {
+            let wrong = |rate: Option<f64>| rate.map_or("none".to_owned(), |rate| format!("{rate:.0e}"));
+            writeln!(
+                out,
+                "  AeroTP at {:.1} kbit/s; wrong bits {} here, {} there; {} bytes of parity; sent again {} of {}, damaged {} of {}, \
+                 {} of them put together{}",
+                radio.rate_bps as f64 / 1e3,
+                wrong(radio.bit_error_rate),
+                wrong(radio.bit_error_rate_there),
+                radio.parity_bytes,
+                radio.sent_again,
+                radio.segments_out,
+                radio.damaged,
+                radio.segments_in,
+                radio.combined,
+                radio.rssi.map_or(String::new(), |[here, there]| format!("; RSSI {here} here, {there} there")),
+            )?;
+        }
     }
     if snapshot.bearers.len() > 1 {
         let won = snapshot.bearers.iter().map(|bearer| format!("{} {}", bearer.name, bearer.control_won));
