@@ -30,6 +30,10 @@ pub(crate) enum Purpose {
     Capacity = 6,
     /// Synthetic handovers.
     Handovers = 7,
+    /// Frames that a serial radio loses.
+    RadioLoss = 8,
+    /// Bit errors of a serial radio.
+    RadioBits = 9,
 }
 
 /// One keystream of 64-bit words with random access.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aquila_emu::{Direction, HalfDuplex, Outage, Path, PathConfig, Payload};
+use aquila_emu::{Direction, Outage, Path, PathConfig, Payload, SerialRadio, SerialRadioConfig};
 use aquila_proto::aerotp::RadioConfig;
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::mavlink::Frame;
@@ -38,8 +38,8 @@ pub struct PairConfig {
     pub leaky_tickets: bool,
     /// Further bearers: up and down, and what they may be used for.
     pub beside: Vec<(PathConfig, PathConfig, Usage)>,
-    /// Radios, each on a channel of its own that both sides share: up, down, and how long it takes to turn around.
-    pub radios: Vec<(RadioConfig, PathConfig, PathConfig)>,
+    /// Serial radios, each with a partner at the other side: how they are spoken over, and what they are like.
+    pub radios: Vec<(RadioConfig, SerialRadioConfig)>,
 }
 
 impl PairConfig {
@@ -187,7 +187,9 @@ pub struct Pair {
     ground: Node,
     /// Up and down, for each bearer.
     paths: Vec<[Path<Packet>; 2]>,
-    radios: Vec<HalfDuplex<Vec<u8>>>,
+    radios: Vec<SerialRadio>,
+    /// When they were looked at last.
+    radios_read: Instant,
     sources: Vec<Running>,
     sent_commands: [Vec<Duration>; 2],
     sent_frames: Vec<Duration>,
@@ -228,6 +230,8 @@ pub struct Pair {
     hash: Fnv,
 }
 
+/// Serial lines are read at most this often.
+const READ: Duration = Duration::from_millis(1);
 const GROUND: &str = "203.0.113.1:14540";
 const AIR: &str = "198.51.100.7:40001";
 
@@ -248,11 +252,8 @@ impl Pair {
         let seeds = (0..).map(|n| config.seed ^ n << 32);
         let path = |((up, down), seed)| [Path::new(up, seed), Path::new(down, !seed)];
         let paths = std::iter::once((config.up, config.down)).chain(beside).zip(seeds).map(path).collect();
-        let radio = |(number, (radio, up, down)): (usize, &(RadioConfig, PathConfig, PathConfig))| {
-            let seed = config.seed ^ (number as u64 + 1) << 48;
-            HalfDuplex::new(*up, *down, radio.turn_around.unwrap_or_default(), seed)
-        };
-        let radios = config.radios.iter().enumerate().map(radio).collect();
+        let seeds = (1..).map(|n: u64| config.seed ^ n << 48);
+        let radios = config.radios.iter().zip(seeds).map(|((_, radio), seed)| SerialRadio::new(*radio, seed)).collect();
         Self {
             start,
             now: start,
@@ -260,6 +261,7 @@ impl Pair {
             ground: node(Side::Ground, GROUND),
             paths,
             radios,
+            radios_read: start,
             sources: Vec::new(),
             sent_commands: [Vec::new(), Vec::new()],
             sent_frames: Vec::new(),
@@ -388,7 +390,12 @@ impl Pair {
                 Some(self.air.end.deadline),
                 Some(self.ground.end.deadline),
                 self.paths.iter().flatten().filter_map(Path::next_delivery).min(),
-                self.radios.iter().filter_map(HalfDuplex::next_deadline).min(),
+                // A driver gives what has come, not each byte.
+                self.radios
+                    .iter()
+                    .filter_map(SerialRadio::next_deadline)
+                    .min()
+                    .map(|at| at.max(self.radios_read + READ)),
                 self.sources.iter().map(|source| source.next).min(),
             ];
             let next = next.into_iter().flatten().min().expect("sessions always have a deadline");
@@ -492,6 +499,11 @@ impl Pair {
         self.node(side).end.session.stats(now)
     }
 
+    /// A radio, to look at and to change.
+    pub fn radio(&mut self, number: usize) -> &mut SerialRadio {
+        &mut self.radios[number]
+    }
+
     /// Counters of the first bearer's paths: up, down.
     pub fn paths(&self) -> (aquila_emu::PathStats, aquila_emu::PathStats) {
         self.paths_of(0)
@@ -534,8 +546,10 @@ impl Pair {
     fn step(&mut self) {
         for number in 0..self.radios.len() {
             for (direction, to) in [(Direction::Up, Side::Ground), (Direction::Down, Side::Air)] {
-                while let Some(delivered) = self.radios[number].pop(direction, self.now) {
-                    let (now, bytes) = (self.now, delivered.packet.payload);
+                let (now, mut bytes) = (self.now, Vec::new());
+                self.radios[number].read(now, direction, &mut bytes);
+                self.radios_read = now;
+                if !bytes.is_empty() {
                     self.note(&[to as u64 + 14, bytes.len() as u64]);
                     self.node(to).end.session.handle_line(now, radio_id(number), &bytes);
                     self.drain(to);
@@ -650,11 +664,9 @@ impl Pair {
                 }
                 Output::Line(bearer, data) => {
                     let direction = if side == Side::Air { Direction::Up } else { Direction::Down };
-                    let packet = aquila_emu::Packet::new(data.len(), data.to_vec());
-                    let len = data.len();
                     let number = usize::from(radio_id(0).number() - bearer.number());
-                    let _ = self.radios[number].push(direction, now, packet);
-                    self.note(&[side as u64 + 2, len as u64]);
+                    let taken = self.radios[number].write(now, direction, data);
+                    self.note(&[side as u64 + 2, taken as u64]);
                 }
                 Output::Event(event) => frames_in.push_back(event),
             }

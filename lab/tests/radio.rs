@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aquila_emu::{BitErrors, Outage, PathConfig};
+use aquila_emu::{Outage, PathConfig, SerialRadioConfig};
 use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::aerotp::RadioConfig;
 use aquila_proto::{Bitrate, Side};
@@ -17,17 +17,13 @@ fn network() -> PathConfig {
     PathConfig { rate_bps: Some(10_000_000), delay: 25 * MS, ..PathConfig::default() }
 }
 
-fn air(wrong: f64) -> PathConfig {
-    PathConfig {
-        rate_bps: Some(RATE.0),
-        delay: MS,
-        bit_errors: BitErrors { rate: wrong, spared_bytes: 0 },
-        ..PathConfig::default()
-    }
+/// A SiK radio at 57,600 baud, whose air is faster than its line.
+fn sik(wrong: f64) -> SerialRadioConfig {
+    SerialRadioConfig { bit_errors: wrong, status: Some(SECOND), ..SerialRadioConfig::default() }
 }
 
 fn pair(seed: u64, wrong: f64) -> Pair {
-    let radios = vec![(RadioConfig::serial(RATE), air(wrong), air(wrong))];
+    let radios = vec![(RadioConfig::serial(RATE), sik(wrong))];
     Pair::new(PairConfig {
         up: network(),
         down: network(),

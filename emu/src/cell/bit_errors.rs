@@ -40,6 +40,11 @@ impl BitErrorCell {
         Self { config, gap: Geometric::new(config.rate), luck: Luck::new(seed, Purpose::BitErrors) }
     }
 
+    /// One whose luck is another than a path's.
+    pub(crate) fn for_purpose(config: BitErrors, seed: u64, purpose: Purpose) -> Self {
+        Self { luck: Luck::new(seed, purpose), ..Self::new(config, seed) }
+    }
+
     pub(crate) fn set(&mut self, config: BitErrors) {
         self.config = config;
         self.gap = Geometric::new(config.rate);

@@ -82,7 +82,7 @@ impl RadioConfig {
         Self {
             rate,
             turn_around: Some(Duration::from_millis(5)),
-            framing: Framing::Serial(Deframer::MIN_GAP),
+            framing: Framing::Serial(rate.time_for(INTERRUPTED).clamp(Deframer::MIN_GAP, Duration::from_secs(2))),
             max_segment: bytes.clamp(LEAST_SEGMENT, 1400),
             reordering: 1,
             protection: Protection::default(),
@@ -170,6 +170,8 @@ enum Kind {
 pub const LEAST_SEGMENT: usize = 480;
 /// A command that has to wait for a segment of telemetry should not wait longer than this.
 const LONGEST: Duration = Duration::from_millis(50);
+/// A radio may send part of a frame, let the other side send, and go on: its bytes pause for as long as this many take.
+const INTERRUPTED: ByteCount = ByteCount(1024);
 /// Datagrams that are filled up are not shorter than this.
 const LEAST_DATAGRAM: usize = 128;
 /// What goes in datagrams without connection.
