@@ -37,8 +37,9 @@ class Way:
 class Probe(threading.Thread):
     """Talks to a MAVLink endpoint of either side, each given as a port or anything with `send`, `receive`, `fileno`."""
 
-    def __init__(self, bench, air, ground):
+    def __init__(self, bench, air, ground, interval=INTERVAL):
         super().__init__(daemon=True)
+        self.interval = interval
         self.ends = {"air": air, "ground": ground}
         self.ways = {"up": Way(), "down": Way()}
         self.ending = threading.Event()
@@ -48,9 +49,9 @@ class Probe(threading.Thread):
         self.start()
 
     @classmethod
-    def of(cls, bench, rig):
+    def of(cls, bench, rig, interval=INTERVAL):
         air = mav.UdpPort(rig.ports["air mavlink"], rig.place("air"))
-        return cls(bench, air, mav.UdpPort(rig.ports["ground mavlink"]))
+        return cls(bench, air, mav.UdpPort(rig.ports["ground mavlink"]), interval)
 
     def run(self):
         packers = {"air": mav.Packer(*AIRCRAFT), "ground": mav.Packer(*OPERATOR)}
@@ -62,14 +63,14 @@ class Probe(threading.Thread):
                 self.ends["air"].send(packers["air"].heartbeat(autopilot=True))
                 self.ends["ground"].send(packers["ground"].heartbeat(autopilot=False))
             if now >= next_at:
-                next_at += INTERVAL
+                next_at += self.interval
                 for end, way, target in (("air", "up", OPERATOR), ("ground", "down", AIRCRAFT)):
                     frame = packers[end].command(number, target)
                     self.ways[way].sent[number] = time.monotonic()
                     self.ends[end].send(frame)
                 number += 1
             files = [end for end in self.ends.values() if end.fileno() >= 0]
-            ready, _, _ = select.select(files, [], [], max(0.0, min(next_at - time.monotonic(), INTERVAL)))
+            ready, _, _ = select.select(files, [], [], max(0.0, min(next_at - time.monotonic(), self.interval)))
             now = time.monotonic()
             for end, way in (("ground", "up"), ("air", "down")):
                 if self.ends[end] in ready:

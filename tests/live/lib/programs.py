@@ -121,14 +121,12 @@ class Side(Program):
             return False
 
 
-class Relay(Program):
-    """An emulated link. `options` as of the example `emulated_link`."""
+class Told(Program):
+    """An emulator that takes commands on its standard input."""
 
-    def __init__(self, bench, port, to, **options):
-        words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", value)]
-        command = [f"{PROGRAMS}/emulated_link", "--listen", f"127.0.0.1:{port}", "--to", to, *words]
-        super().__init__(bench, "relay", command, stdin=subprocess.PIPE)
-        self.wait_log("listening on")
+    @staticmethod
+    def words(options):
+        return [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", value)]
 
     def tell(self, command):
         """Gives it a command and returns the answer."""
@@ -136,11 +134,31 @@ class Relay(Program):
         self.process.stdin.write(command.encode() + b"\n")
         self.process.stdin.flush()
         answer = self.wait_log(r"(.*)\n", after=before).group(1)
-        runner.check(not answer.startswith("error"), f"the relay says: {answer}")
+        runner.check(not answer.startswith("error"), f"the {self.name} says: {answer}")
         return answer
+
+
+class Relay(Told):
+    """An emulated link. `options` as of the example `emulated_link`."""
+
+    def __init__(self, bench, port, to, **options):
+        command = [f"{PROGRAMS}/emulated_link", "--listen", f"127.0.0.1:{port}", "--to", to, *self.words(options)]
+        super().__init__(bench, "relay", command, stdin=subprocess.PIPE)
+        self.wait_log("listening on")
 
     def stats(self):
         return json.loads(self.tell("stats"))
+
+
+class Radios(Told):
+    """A pair of serial radios. `options` as of the example `serial_radio`."""
+
+    def __init__(self, bench, **options):
+        self.links = {side: bench.path(f"{side}-radio") for side in ("air", "ground")}
+        ends = [f"--{side}={link}" for side, link in self.links.items()]
+        ends = [word for end in ends for word in end.split("=", 1)]
+        super().__init__(bench, "radios", [f"{PROGRAMS}/serial_radio", *ends, *self.words(options)], stdin=subprocess.PIPE)
+        self.wait_log("ready")
 
 
 class Aircraft(Program):

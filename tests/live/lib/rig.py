@@ -50,7 +50,9 @@ class Rig:
         other = "ground" if side == "air" else "air"
         options = ["--key", self.keys[side][0], "--peer", self.keys[other][1], "--state", self.state[side]]
         if side == "air":
-            options += ["--connect", self.remote(), "--video-in", f"rtp://127.0.0.1:{self.ports['camera']}"]
+            remote = self.remote()
+            options += ["--connect", remote] if remote else []
+            options += ["--video-in", f"rtp://127.0.0.1:{self.ports['camera']}"]
         else:
             listen = "0.0.0.0" if self.namespace else "127.0.0.1"
             options += ["--listen", f"{listen}:{self.ports['link']}"]
