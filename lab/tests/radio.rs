@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use aquila_emu::{Outage, PathConfig, SerialRadioConfig};
+use aquila_emu::{Direction, Outage, PathConfig, SerialRadio, SerialRadioConfig};
+use aquila_lab::frames;
 use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::aerotp::RadioConfig;
+use aquila_proto::mavlink::Splitter;
 use aquila_proto::{Bitrate, Side};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -76,4 +78,55 @@ fn a_radio_full_of_telemetry_carries_each_command_in_time() {
     assert_eq!(latencies.len(), 1197, "none is lost");
     let p99 = percentile(&mut latencies, 0.99);
     assert!(p99 < 200 * MS, "{p99:?}");
+}
+
+/// What MAVLink over the raw radio makes of the same: frames written to the line as they come.
+#[test]
+fn beside_it_mavlink_over_the_raw_radio_loses_commands_and_queues() {
+    let start = std::time::Instant::now();
+    let mut radio = SerialRadio::new(sik(1e-5), 2);
+    let (mut params, mut commands, mut arrived) = (0, 0, 0);
+    let mut latencies = Vec::new();
+    let mut sent = Vec::new();
+    let mut splitter = Splitter::new();
+    let mut bytes = Vec::new();
+    let mut waiting = [Vec::new(), Vec::new()];
+    for ms in 0..600_000_u32 {
+        let now = start + ms * MS;
+        if ms % 5 == 0 {
+            params = (params + 1) % 1000;
+            for (side, waiting) in [Side::Air, Side::Ground].into_iter().zip(&mut waiting) {
+                offer(waiting, frames::param_value(side, params).bytes());
+            }
+        }
+        if ms % 500 == 0 {
+            sent.push(ms);
+            // Commands are always let in.
+            waiting[1].extend_from_slice(frames::command(Side::Ground, commands).bytes());
+            commands += 1;
+        }
+        for (direction, waiting) in [Direction::Up, Direction::Down].into_iter().zip(&mut waiting) {
+            let taken = radio.write(now, direction, waiting);
+            waiting.drain(..taken);
+        }
+        bytes.clear();
+        radio.read(now, Direction::Down, &mut bytes);
+        splitter.feed(&bytes);
+        while let Some(frame) = splitter.next_frame() {
+            if let Some(index) = frames::command_index(&frame) {
+                arrived += 1;
+                latencies.push(Duration::from_millis(u64::from(ms - sent[index as usize])));
+            }
+        }
+    }
+    let [p50, p99] = [0.5, 0.99].map(|share| percentile(&mut latencies, share));
+    println!("raw: {arrived} of {commands}, p50 {p50:?} p99 {p99:?}");
+    assert!(arrived < commands && p50 > 500 * MS);
+}
+
+/// A host leaves a frame away that finds too much waiting.
+fn offer(waiting: &mut Vec<u8>, frame: &[u8]) {
+    if waiting.len() + frame.len() <= 1024 {
+        waiting.extend_from_slice(frame);
+    }
 }
