@@ -415,11 +415,16 @@ impl Endpoint {
     pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
         let times = self.times();
         let times = &times;
+        let try_again = self.next_try().filter(|_| self.holds_back(now));
         let timers = self.connections.iter_mut().flat_map(|connection| {
-            Timer::ALL.into_iter().filter_map(move |timer| connection.deadline(now, timer, times))
+            let held = try_again.filter(|_| connection.config.repeats());
+            Timer::ALL.into_iter().filter_map(move |timer| {
+                let due = connection.deadline(now, timer, times)?;
+                // What only a transmission can answer waits as long as there may be none.
+                Some(held.filter(|_| matches!(timer, Timer::Asyn | Timer::Afin)).map_or(due, |held| due.max(held)))
+            })
         });
         let mut due = timers.min();
-        let try_again = self.next_try().filter(|_| self.holds_back(now));
         due = [self.security.next_deadline(), self.greeting.map(|greeting| greeting.due), self.report_due(), try_again]
             .into_iter()
             .flatten()

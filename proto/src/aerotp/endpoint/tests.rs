@@ -381,3 +381,38 @@ fn two_lines_carry_what_is_urgent_twice_and_one_may_fail() {
     assert!(world.ends[1].read(world.now, peer).is_none());
     assert_eq!(world.ends[1].counters().duplicates, 1);
 }
+
+#[test]
+fn a_connection_to_nobody_does_not_keep_its_caller_busy() {
+    let mut world = World::new(path(0.0, 1.0), 12, |_| {});
+    let config = ConnectionConfig::messages(TransferMode::NearReliable);
+    let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    world.ends[0].send(id, bytes(1000), None).unwrap();
+    world.run(Duration::from_secs(10));
+    world.ends[0].close(world.now, id);
+    world.run(Duration::from_secs(60));
+}
+
+#[test]
+fn a_message_stays_whole_when_the_code_becomes_stronger() {
+    let mut world = World::new(path(0.0, 0.0), 13, |config| config.protection = Protection::default());
+    let config = ConnectionConfig { ordered: true, ..ConnectionConfig::messages(TransferMode::NearReliable) };
+    world.ends[1].listen(0..=9, config);
+    let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    for _ in 0..100 {
+        world.ends[0].send(id, bytes(1000), None).unwrap();
+    }
+    world.run(3000 * MS);
+    let peer = world.opened(1);
+    assert_eq!(world.read_all(1, peer).len(), 100_000);
+    world.paths = [Path::new(path(1e-3, 0.0), 13), Path::new(path(1e-3, 0.0), 14)];
+    let message = bytes(world.ends[0].max_message(id));
+    for _ in 0..200 {
+        world.ends[0].send(id, message.clone(), None).unwrap();
+    }
+    world.run(Duration::from_secs(30));
+    let max = world.ends[0].max_message(id);
+    assert!(max < message.len(), "it has become stronger: {max} {}", message.len());
+    let pieces: Vec<Piece> = std::iter::from_fn(|| world.ends[1].read(world.now, peer)).collect();
+    assert!(pieces.len() == 200 && pieces.iter().all(|piece| piece.end && piece.bytes == message), "{}", pieces.len());
+}
