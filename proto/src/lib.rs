@@ -7,6 +7,7 @@ pub mod cc;
 pub mod class;
 mod delay;
 mod feedback;
+pub mod gateway;
 pub mod identity;
 pub mod mavlink;
 pub mod quantiles;

@@ -1,0 +1,122 @@
+//! The radio's line: framing, and the end of AeroTP that all flows share.
+
+use std::time::{Duration, Instant};
+
+use crate::ByteCount;
+use crate::aerotp::{
+    Deframer, Endpoint, EndpointConfig, LINE_OVERHEAD, LineConfig, LineEvent, RadioConfig, SecurityConfig, put_frame,
+};
+use crate::aerotp::{Framing, SecurityError};
+use crate::mavlink::RadioStatus;
+use crate::seeded::SeededBytes;
+
+/// Without a word for this long a new handshake is tried, as long as something waits.
+const ANEW: Duration = Duration::from_secs(3);
+/// And if nothing does: the other side may have restarted, and can say nothing before we do.
+const ANEW_IDLE: Duration = Duration::from_secs(15);
+
+/// One line.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub endpoint: Endpoint,
+    deframer: Option<Deframer>,
+    initiates: bool,
+    begun: Option<Instant>,
+    segment: Vec<u8>,
+    pub status: Option<RadioStatus>,
+}
+
+impl Line {
+    pub fn new(
+        config: &RadioConfig,
+        max_connections: usize,
+        security: SecurityConfig,
+        random: SeededBytes,
+    ) -> Result<Self, SecurityError> {
+        let initiates = security.initiates;
+        let (framing, deframer) = match config.framing {
+            Framing::Serial(gap) => (ByteCount::from(LINE_OVERHEAD), Some(Deframer::new(gap))),
+            Framing::Packets(around) => (around, None),
+        };
+        let line = LineConfig { rate: config.rate, framing, shared: config.turn_around };
+        let endpoint = EndpointConfig {
+            reordering: config.reordering,
+            protection: config.protection,
+            combine: config.combine,
+            assumed_rtt: Duration::from_millis(20) + config.rate.time_for(ByteCount(400)).min(Duration::from_secs(2)),
+            max_connections,
+            ..EndpointConfig::new(security, line, config.max_segment)
+        };
+        let endpoint = Endpoint::new(endpoint, random)?;
+        Ok(Self { endpoint, deframer, initiates, begun: None, segment: Vec::new(), status: None })
+    }
+
+    pub fn begin(&mut self, now: Instant) {
+        if self.initiates {
+            self.begun = Some(now);
+            self.endpoint.begin(now);
+        }
+    }
+
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        match &mut self.deframer {
+            Some(deframer) => {
+                deframer.push(now, bytes);
+                self.poll_deframer(now);
+            }
+            None => {
+                self.segment.clear();
+                self.segment.extend_from_slice(bytes);
+                self.endpoint.handle_segment(now, 0, &mut self.segment);
+            }
+        }
+    }
+
+    fn poll_deframer(&mut self, now: Instant) {
+        let Some(deframer) = &mut self.deframer else { return };
+        let endpoint = &mut self.endpoint;
+        while let Some(event) = deframer.poll(now, |segment| endpoint.handle_segment(now, 0, segment)) {
+            if let LineEvent::Radio(status) = event {
+                endpoint.on_radio_buffer(now, 0, status.txbuf);
+                self.status = Some(status);
+            }
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.deframer.as_ref().and_then(Deframer::next_deadline).is_some_and(|due| due <= now) {
+            self.poll_deframer(now);
+        }
+        if self.anew_at().is_some_and(|at| at <= now) {
+            self.begin(now);
+        }
+        self.endpoint.handle_timeout(now);
+    }
+
+    pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
+        let line = self.deframer.as_ref().and_then(Deframer::next_deadline);
+        [self.endpoint.poll_timeout(now), line, self.anew_at()].into_iter().flatten().min()
+    }
+
+    /// When the handshake is tried anew, if nothing is heard.
+    fn anew_at(&self) -> Option<Instant> {
+        let begun = self.begun?;
+        let last = begun.max(self.endpoint.heard().unwrap_or(begun));
+        Some(last + if self.endpoint.is_idle() { ANEW_IDLE } else { ANEW })
+    }
+
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        if self.endpoint.poll_transmit(now, &mut self.segment).is_none() {
+            return false;
+        }
+        match self.deframer {
+            // What the endpoint makes is never too long.
+            Some(_) => put_frame(out, &self.segment).is_ok(),
+            None => {
+                out.extend_from_slice(&self.segment);
+                true
+            }
+        }
+    }
+}
