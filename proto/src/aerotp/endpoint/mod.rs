@@ -517,14 +517,18 @@ impl Endpoint {
         }
     }
 
-    /// Bytes of plaintext that fit a segment.
+    /// Bytes of plaintext that fit a segment with its parity.
     fn max_plaintext(&self, mode: TransferMode) -> usize {
-        let crc = if self.config.checksum { 4 } else { 0 };
-        let around = HEADER_LEN + self.security.overhead() + crc;
         let words = self.strength.words(mode, self.config.max_segment);
-        let room = self.config.max_segment - around;
+        let room = self.most_plaintext();
         // At least something fits, whatever the code would like.
         room.saturating_sub(usize::from(words) * 4).max(room / 4).max(1)
+    }
+
+    /// The same without parity.
+    fn most_plaintext(&self) -> usize {
+        let crc = if self.config.checksum { 4 } else { 0 };
+        self.config.max_segment - (HEADER_LEN + self.security.overhead() + crc)
     }
 }
 

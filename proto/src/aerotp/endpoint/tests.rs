@@ -229,6 +229,29 @@ fn messages_come_as_they_arrive_each_once() {
     assert_eq!(world.events[0].iter().filter(acknowledged).count(), 500);
 }
 
+/// They fitted when they were given, and more parity was asked for before they left.
+#[test]
+fn messages_that_wait_are_not_cut_when_the_code_gets_stronger() {
+    let mut world = World::new(path(1e-3, 0.0), 12, |config| config.protection = Protection::default());
+    let config = ConnectionConfig::messages(TransferMode::Reliable);
+    world.ends[1].listen(1..=1, config);
+    let id = world.ends[0].connect(world.now, config, Port(1), Port(1)).unwrap();
+    world.run(Duration::from_secs(1));
+    let len = world.ends[0].max_message(id);
+    for _ in 0..200 {
+        world.ends[0].send(id, bytes(len), None).unwrap();
+    }
+    world.run(Duration::from_secs(5));
+    assert!(world.ends[0].max_message(id) < len - 40, "more parity: {} of {len}", world.ends[0].max_message(id));
+    let peer = world.opened(1);
+    let mut count = 0;
+    while let Some(piece) = world.ends[1].read(world.now, peer) {
+        assert!(piece.end && piece.bytes == bytes(len), "{} of {len}", piece.bytes.len());
+        count += 1;
+    }
+    assert_eq!(count, 200);
+}
+
 #[test]
 fn modes_without_repetition_keep_the_order_and_count_what_is_missing() {
     for mode in [TransferMode::QuasiReliable, TransferMode::UnreliableConnection] {

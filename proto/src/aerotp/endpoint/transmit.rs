@@ -322,6 +322,10 @@ impl Endpoint {
 
     /// Bytes that the next segment of a connection may carry.
     fn segment_room(&self, mode: TransferMode, stream: bool) -> usize {
+        if !stream {
+            // A message fitted when it came. If more parity is wanted now, it has less than that: it is never cut.
+            return self.most_plaintext();
+        }
         let most = self.max_plaintext(mode);
         let around = self.config.max_segment - most;
         let wrong = self.told.and_then(|quality| quality.bit_errors);
