@@ -116,7 +116,11 @@ impl Meter {
             return None;
         }
         let (old, new) = (told.bit_errors.unwrap_or(1e-7), now.bit_errors.unwrap_or(1e-7));
-        let changed = new > old * CHANGE || old > new * CHANGE || now.lost > told.lost + 0.02;
+        // What few segments said is soon known better.
+        let changed = now.received >= told.received * 4
+            || new > old * CHANGE
+            || old > new * CHANGE
+            || now.lost > told.lost + 0.02;
         Some(at + if changed { TELL_CHANGES } else { TELL })
     }
 

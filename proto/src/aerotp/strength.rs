@@ -44,7 +44,9 @@ impl Strength {
             let words = self.words(TransferMode::Reliable, len);
             rs::residual(len.saturating_sub(usize::from(words) * 4), words, rate)
         });
-        let rate = quality.bit_errors.unwrap_or(UNSEEN).max(UNSEEN);
+        // That the first segments had no error says little: one in what was received may be just to come.
+        let unseen = (1.0 / (quality.received.max(1) as f64 * (len * 8) as f64)).max(UNSEEN);
+        let rate = quality.bit_errors.unwrap_or(unseen).max(unseen);
         let steady = self.bit_errors.is_some_and(|old| (0.5..2.0).contains(&(rate / old)));
         if steady && expected.is_some_and(|expected| quality.lost > (expected * UNEXPECTED).max(0.02)) {
             self.more = (self.more * MORE).min(MOST_MORE);
@@ -91,4 +93,22 @@ fn cheapest(len: usize, rate: f64, most: u16) -> u16 {
 fn weakest(len: usize, rate: f64, most: u16, residual: f64) -> u16 {
     let fails = |words: u16| rs::residual(len.saturating_sub(usize::from(words) * 4).max(1), words, rate);
     (0..=most).find(|words| fails(*words) <= residual).unwrap_or(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_segments_without_errors_do_not_make_it_weak() {
+        let mut strength = Strength::new(Protection::default());
+        let words = |strength: &Strength| strength.words(TransferMode::Reliable, 1472);
+        assert_eq!(words(&strength), UNTOLD);
+        strength.on_quality(&Quality { received: 1, ..Quality::default() }, 1472);
+        assert!((5..=9).contains(&words(&strength)), "as at 8.5e-5: {}", words(&strength));
+        strength.on_quality(&Quality { received: 1000, ..Quality::default() }, 1472);
+        assert!(words(&strength) <= 1, "{}", words(&strength));
+        strength.on_quality(&Quality { received: 1100, bit_errors: Some(1e-4), ..Quality::default() }, 1472);
+        assert!((5..=10).contains(&words(&strength)), "{}", words(&strength));
+    }
 }
