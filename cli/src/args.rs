@@ -183,6 +183,9 @@ pub enum LabCommand {
     /// Run a plan in virtual time with real pictures: what would the pilot have seen?
     #[command(after_long_help = VIDEO_HELP)]
     Video(LabVideoArgs),
+    /// Run the experiments of the AeroTP paper in virtual time: AeroTP, TCP and UDP over a link that flips bits
+    #[command(after_long_help = AEROTP_HELP)]
+    Aerotp(LabAerotpArgs),
     /// Look at traces of links, convert, make up and draw them
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
@@ -295,6 +298,38 @@ pub struct LabVideoArgs {
     /// Write into this directory: quality.json, each picture's fate, and the streams that could be decoded
     #[arg(short, long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct LabAerotpArgs {
+    /// Run only these parts; can be given several times
+    #[arg(long, value_enum, value_name = "PART")]
+    pub only: Vec<AerotpPart>,
+    /// Runs of each point of figures 13 to 24; of figure 12 there are 50 times as many
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub runs: u64,
+    /// Seed of the first run of each point
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Draw it as well: a picture if the file's name ends with .svg, a page if with .html
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub plot: Option<PathBuf>,
+    /// Print tables in Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AerotpPart {
+    /// Figure 12: from connecting to the first data
+    SetUp,
+    /// Figures 13 to 20: quasi-reliable mode by words of parity
+    Quasi,
+    /// Figures 21 to 24: all modes, TCP and UDP
+    Modes,
 }
 
 #[derive(Debug, Args)]
@@ -604,6 +639,18 @@ Examples:
   aquila lab trace convert flight.mahi seconds.csv --span 100ms
 
 Exit code: 0 if it is done, 1 if a file cannot be written, 2 if a trace is malformed (file, line and reason are said).";
+
+const AEROTP_HELP: &str = "\
+A megabyte, written at 4.416 Mbit/s, over 5 Mbit/s and 10 ms with wrong bits in all that is sent, both ways; packets of 1500
+bytes, IP and UDP included. First data: over 10 Mbit/s and 5 ms with loss both ways. Equal seeds give equal runs. Tables go to
+standard output; docs/aerotp-experiments.md says what they mean.
+
+Examples:
+  aquila lab aerotp                                      all, about a minute of two processors
+  aquila lab aerotp --only modes --runs 5 --plot modes.html
+  aquila lab aerotp --json > figures.json
+
+Exit code: 0, 1 if a figure falls short of its bound.";
 
 const SCORE_HELP: &str = "\
 Both files begin at time 0, and what is compared is the time that both cover. Of each whole second: MAE (mean absolute

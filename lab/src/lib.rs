@@ -1,5 +1,6 @@
 //! Experiments: simulated aircraft, camera and virtual-time runs.
 
+pub mod aerotp;
 pub mod agreement;
 pub mod aircraft;
 pub mod camera;

@@ -38,7 +38,7 @@ fn the_first_data_comes_with_the_first_packet() {
 
 #[test]
 fn repetition_is_near_the_ideal() {
-    for (bit_errors, share) in [(1e-5, 0.94), (3.5e-5, 0.94), (1e-4, 0.9)] {
+    for (bit_errors, share) in [(1e-5, 0.94), (3.5e-5, 0.94), (1e-4, 0.94)] {
         let ideal = limits::of(&Channel::airborne(bit_errors)).arq / 1e6;
         let plain = airborne(Ours::PLAIN, bit_errors, 6);
         assert!(plain.goodput.mean >= share * ideal, "{bit_errors}: {} of {ideal}", plain.goodput.mean);
@@ -58,12 +58,12 @@ fn damaged_copies_are_worth_as_much_again() {
 #[test]
 fn with_parity_the_source_is_the_limit() {
     let stream = airborne(Ours::ADAPTIVE, 1e-4, 6);
-    assert!(stream.goodput.mean >= 4.33, "{}", stream.goodput.mean);
+    assert!(stream.goodput.mean >= 4.35, "{}", stream.goodput.mean);
     let messages = airborne(Ours { stream: false, ..Ours::ADAPTIVE }, 1e-4, 6);
-    assert!(messages.goodput.mean >= 4.1, "{}", messages.goodput.mean);
+    assert!(messages.goodput.mean >= 4.35, "{}", messages.goodput.mean);
     assert!(messages.since_sent.p95 <= 35.0, "{}", messages.since_sent.p95);
     let near = airborne(Ours::NEAR, 1e-4, 6);
-    assert!(near.goodput.mean >= 4.2 && near.complete == near.runs, "{}", near.goodput.mean);
+    assert!(near.goodput.mean >= 4.35 && near.complete == near.runs, "{}", near.goodput.mean);
 }
 
 /// In front of our header there are 28 bytes that we do not protect: 2.2 % of the packets are lost by them.

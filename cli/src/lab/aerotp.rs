@@ -29,7 +29,7 @@ pub fn run(args: &LabAerotpArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     };
     let live = io::stderr().is_terminal();
     let progress = |done: usize, of: usize| {
-        if live && (done % 16 == 0 || done == of) {
+        if live && (done.is_multiple_of(16) || done == of) {
             eprint!("\r{done} of {of} runs{}", if done == of { "\r\x1b[K" } else { "" });
         }
     };
@@ -180,4 +180,34 @@ fn bounds(targets: &[Target]) -> Table {
         table.push(vec![target.what.clone(), bound, format!("{:.3}", target.value), verdict.into()]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command, LabCommand};
+    use crate::testing::TempDir;
+
+    fn printed(options: &[&str]) -> String {
+        let words = ["aquila", "lab", "aerotp", "--only", "set-up", "--runs", "1"].iter().chain(options);
+        let Command::Lab(args) = Cli::try_parse_from(words).unwrap().command else { panic!("not lab") };
+        let LabCommand::Aerotp(args) = args.command else { panic!("not aerotp") };
+        let mut out = Vec::new();
+        assert!(run(&args, &mut out).is_ok());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn figure_12_is_printed_and_drawn() {
+        let directory = TempDir::new("aerotp");
+        let plot = directory.join("figure.svg");
+        let text = printed(&["--plot", plot.to_str().unwrap()]);
+        assert!(text.contains("6.2 ±0.0") && text.contains("16.3") && text.contains("holds"), "{text}");
+        assert!(std::fs::read_to_string(plot).unwrap().contains("Figure 12"));
+        let json: serde_json::Value = serde_json::from_str(&printed(&["--json"])).unwrap();
+        assert_eq!(json["report"]["set_up"][0]["points"][0]["runs"], 50);
+        assert_eq!(json["targets"][0]["holds"], true);
+    }
 }

@@ -1,5 +1,6 @@
 //! `aquila lab`.
 
+mod aerotp;
 mod live;
 mod score;
 mod trace;
@@ -24,6 +25,7 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
         LabCommand::Run(args) => run_plan(&args, out),
         LabCommand::Live(args) => run_live(&args, out),
         LabCommand::Video(args) => video::run(&args, &opened(&args.plan)?, out),
+        LabCommand::Aerotp(args) => aerotp::run(&args, out),
         LabCommand::Trace(args) => trace::run(args.command, out),
         LabCommand::Score(args) => score::run(&args, out),
         LabCommand::Check => check_all(out),

@@ -1,7 +1,6 @@
 //! `aquila plan links`.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use anyhow::anyhow;
 use aquila_lab::conclone::analysis::{Analysis, Inputs, analyse};
@@ -18,7 +17,7 @@ use crate::Failure;
 /// Works it out, draws it if asked to, and prints it.
 pub fn run(args: &PlanLinksArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     if let Some(path) = &args.plot {
-        check_name(path).map_err(Failure::Config)?;
+        super::check_name(path).map_err(Failure::Config)?;
     }
     let inputs = inputs(args).map_err(Failure::Config)?;
     let analysis = analyse(&inputs).map_err(|error| Failure::Config(error.into()))?;
@@ -35,14 +34,6 @@ pub fn run(args: &PlanLinksArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     };
     let ended = if args.json { written.and_then(|()| writeln!(out)) } else { written };
     ended.map_err(|error| Failure::Runtime(error.into()))
-}
-
-fn check_name(path: &Path) -> anyhow::Result<()> {
-    let is_known = |end: &std::ffi::OsStr| ["svg", "html", "htm"].iter().any(|known| end.eq_ignore_ascii_case(known));
-    match path.extension().is_some_and(is_known) {
-        true => Ok(()),
-        false => Err(anyhow!("{}: a plot's name ends with .svg or .html", path.display())),
-    }
 }
 
 fn inputs(args: &PlanLinksArgs) -> anyhow::Result<Inputs> {

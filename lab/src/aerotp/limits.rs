@@ -95,7 +95,7 @@ mod tests {
             close(limits.arq_combining, combining);
             close(limits.capacity, capacity);
         }
-        assert_eq!(of(&Channel::airborne(1e-4)).best_length, 256);
+        assert_eq!(of(&Channel::airborne(1e-4)).best_length, 258);
         let none = of(&Channel::airborne(0.0));
         assert_eq!((none.packet_errors, none.best_words, none.best_length), (0.0, 0, PACKET));
         assert_eq!(none.arq, none.capacity);

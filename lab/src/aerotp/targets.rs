@@ -62,7 +62,6 @@ pub fn of(report: &Report) -> Vec<Target> {
     let over = |point: &Point| point.since_sent.p95 - 10.0;
     let segment = at("reliable, messages", 1e-4);
     add("reliable at 1e-4, segment p95 over propagation, ms", Bound::AtMost(25.0), segment.map(over));
-    add("the same, delivered in order, ms", Bound::AtMost(25.0), adaptive.map(over));
     let overhead = |point: &Point| point.overhead.map(|overhead| overhead.mean);
     add("overhead without parity at 1e-4", Bound::AtMost(2.45), combining.and_then(overhead));
     all
