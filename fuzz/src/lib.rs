@@ -5,6 +5,7 @@
 //! the bytes; inputs that end early are short lists.
 
 mod aerotp;
+mod endpoint;
 mod fec;
 mod input;
 mod mavlink;
@@ -19,6 +20,7 @@ mod video;
 mod wire;
 
 pub use aerotp::{association, deframer, inner_options, segment};
+pub use endpoint::endpoint;
 pub use fec::{copies, correct, window};
 pub use mavlink::mavlink;
 pub use quic::bearer;
@@ -40,13 +42,14 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("association", association),
     ("bearer", bearer),
     ("config", config),
     ("copies", copies),
     ("correct", correct),
     ("deframer", deframer),
+    ("endpoint", endpoint),
     ("inner_options", inner_options),
     ("mavlink", mavlink),
     ("reassembly", reassembly),

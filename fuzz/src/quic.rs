@@ -296,6 +296,7 @@ fn drain(session: &mut Session, now: Instant) -> Vec<BytesMut> {
         match session.poll_output(now) {
             Output::Transmit(_, _, data) => packets.push(BytesMut::from(data)),
             Output::Event(_) => {}
+            Output::Line(..) => unreachable!("there is no radio"),
             Output::Timeout(_) => return packets,
         }
     }

@@ -394,6 +394,7 @@ impl Pair {
             assert!(round < 20_000, "a drain that does not end");
             match self.session.poll_output(self.now) {
                 Output::Transmit(bearer, _, data) => packets.push((bearer, BytesMut::from(data))),
+                Output::Line(..) => unreachable!("there is no radio"),
                 Output::Timeout(at) => {
                     assert!(at > self.now, "a deadline that has passed");
                     self.deadline = at;

@@ -289,6 +289,11 @@ impl Pair {
         }
     }
 
+    /// The time now.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.now - self.start

@@ -130,3 +130,30 @@ fn offer(waiting: &mut Vec<u8>, frame: &[u8]) {
         waiting.extend_from_slice(frame);
     }
 }
+
+#[test]
+fn noise_on_the_line_costs_nothing_beyond_itself() {
+    let mut pair = pair(3, 0.0);
+    pair.begin_outage_of(0, &[Side::Air, Side::Ground], Outage::Drop);
+    pair.connect();
+    pair.add_source(Source::Parameters { every: 20 * MS }, 400 * SECOND);
+    pair.add_source(Source::Commands { from: Side::Ground, every: 500 * MS }, 400 * SECOND);
+    pair.run_until(10 * SECOND);
+    // Half of the bits are wrong: what comes is noise.
+    let now = pair.now();
+    pair.radio(0).set_errors(now, 0.5, 0.0);
+    pair.run_until(310 * SECOND);
+    let before = pair.latencies(Side::Air, Duration::ZERO).len();
+    let radio = pair.stats(Side::Air).bearers.last().unwrap().radio.unwrap();
+    println!("{:?} {:?}", radio.line, radio.counters);
+    assert!(radio.line.skipped_bytes > 10_000, "{radio:?}");
+    assert_eq!(radio.counters.forged, 0, "noise does not look like a segment");
+    let now = pair.now();
+    pair.radio(0).set_errors(now, 0.0, 0.0);
+    pair.run_until(312 * SECOND);
+    let after = pair.latencies(Side::Air, 311 * SECOND).len();
+    assert!(pair.latencies(Side::Air, Duration::ZERO).len() > before && after >= 2, "{before} {after}");
+    pair.run_until(402 * SECOND);
+    let late = pair.latencies(Side::Air, 312 * SECOND);
+    assert_eq!(late.len(), 176 + 1, "all since then");
+}

@@ -48,7 +48,8 @@ pub struct EndpointConfig {
     pub security: SecurityConfig,
     /// The lines to the other side; one at least. What is urgent goes over all of them.
     pub lines: Vec<LineConfig>,
-    /// Longest segment in bytes, without framing; at least [`EndpointConfig::MIN_SEGMENT`].
+    /// Longest segment in bytes, without framing; at least [`EndpointConfig::MIN_SEGMENT`]. One that has to be sealed anew while a
+    /// handshake is under way may be 60 bytes longer.
     pub max_segment: usize,
     /// Segments that may overtake another on a line before it counts as lost: 1 on a radio, 3 on an IP path.
     pub reordering: u64,

@@ -21,6 +21,7 @@ pub use config::{EndpointConfig, EndpointCounters, EndpointEvent, LineConfig, Pr
 
 use super::connection::{Closed, Connection, ConnectionConfig, ConnectionId, Piece, Timer, Times};
 use super::copies::Copies;
+use super::extension::HELLO_EXTENSION;
 use super::guard::Guard;
 use super::pacer::Pacer;
 use super::quality::{Meter, Quality};
@@ -291,7 +292,7 @@ impl Endpoint {
 
     /// Longest datagram in bytes.
     pub fn max_datagram(&self) -> usize {
-        self.max_plaintext(TransferMode::UnreliableDatagram)
+        self.max_whole(TransferMode::UnreliableDatagram)
     }
 
     /// Longest message of a connection of messages.
@@ -301,7 +302,7 @@ impl Endpoint {
 
     fn room(&self, id: ConnectionId) -> usize {
         let mode = self.connection(id).map_or(TransferMode::Reliable, |connection| connection.config.mode);
-        self.max_plaintext(mode)
+        self.max_whole(mode)
     }
 
     /// Whether nothing waits that is as urgent as this: what is handed over now leaves next.
@@ -517,18 +518,31 @@ impl Endpoint {
         }
     }
 
-    /// Bytes of plaintext that fit a segment with its parity.
+    /// Bytes of plaintext that fit a segment with its parity that leaves now.
     fn max_plaintext(&self, mode: TransferMode) -> usize {
+        self.plaintext_within(mode, self.security.overhead())
+    }
+
+    /// Bytes of plaintext that fit a segment whenever it leaves, with a greeting too.
+    fn max_whole(&self, mode: TransferMode) -> usize {
+        self.plaintext_within(mode, super::TAG_LEN + HELLO_EXTENSION)
+    }
+
+    fn plaintext_within(&self, mode: TransferMode, overhead: usize) -> usize {
         let words = self.strength.words(mode, self.config.max_segment);
-        let room = self.most_plaintext();
+        let room = self.without_parity(overhead);
         // At least something fits, whatever the code would like.
         room.saturating_sub(usize::from(words) * 4).max(room / 4).max(1)
     }
 
     /// The same without parity.
     fn most_plaintext(&self) -> usize {
+        self.without_parity(self.security.overhead())
+    }
+
+    fn without_parity(&self, overhead: usize) -> usize {
         let crc = if self.config.checksum { 4 } else { 0 };
-        self.config.max_segment - (HEADER_LEN + self.security.overhead() + crc)
+        self.config.max_segment - (HEADER_LEN + overhead + crc)
     }
 }
 
