@@ -222,6 +222,8 @@ pub struct RadioBearer {
     connected: Option<u64>,
     lives: u64,
     begun: Option<Instant>,
+    /// The other side was found not to take a connection, and it was said.
+    refused: bool,
     status: Option<RadioStatus>,
     segment: Vec<u8>,
     events: VecDeque<RadioEvent>,
@@ -261,6 +263,7 @@ impl RadioBearer {
             connected: None,
             lives: 0,
             begun: None,
+            refused: false,
             status: None,
             segment: Vec::new(),
             events: VecDeque::new(),
@@ -532,6 +535,14 @@ impl RadioBearer {
         self.connections[at] = None;
         if at == Kind::Control as usize && self.connected.take().is_some() {
             self.events.push_back(RadioEvent::Disconnected);
+        }
+        if reason == Closed::Reset && self.initiates && !std::mem::replace(&mut self.refused, true) {
+            let (port, mode) = (at + 1, Kind::ALL[at].mode(&self.config.modes));
+            tracing::warn!(
+                port,
+                ?mode,
+                "the other side does not take a connection of the radio: are its modes the same there?"
+            );
         }
         if self.initiates && self.begun.is_some() {
             let wait = if reason == Closed::PeerRestarted { Duration::ZERO } else { REOPEN };

@@ -253,8 +253,7 @@ impl Endpoint {
     fn send_new(&mut self, now: Instant, line: usize, id: ConnectionId, out: &mut Vec<u8>) -> bool {
         let Some(at) = self.index(id) else { return false };
         let config = self.connections[at].config;
-        // A message has to stay in one piece: if the code has become stronger since it was taken, it gets less of it.
-        let max = if config.stream { self.segment_room(config.mode, true) } else { self.max_bare() };
+        let max = self.segment_room(config.mode, config.stream);
         let rtt = self.rtt;
         let connection = &mut self.connections[at];
         let seq = connection.sender.next();
@@ -312,12 +311,6 @@ impl Endpoint {
                 other.replicas.push_back(out.to_vec());
             }
         }
-    }
-
-    /// Bytes that fit a segment without any parity.
-    fn max_bare(&self) -> usize {
-        let crc = if self.config.checksum { 4 } else { 0 };
-        self.config.max_segment.saturating_sub(HEADER_LEN + self.security.overhead() + crc).max(1)
     }
 
     /// Bytes that the next segment of a connection may carry.
