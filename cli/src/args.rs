@@ -154,6 +154,9 @@ pub struct DemoArgs {
     /// with several, the one that carries video is cut in mid-flight
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
     pub bearers: u8,
+    /// Fly with a serial telemetry radio beside: 57,600 baud, a bit in 50,000 flipped; commands go by both
+    #[arg(long)]
+    pub radio: bool,
     /// End with one JSON object on standard output instead of a table
     #[arg(long)]
     pub json: bool,
@@ -587,9 +590,13 @@ there. It then says what each bearer did, what copies of commands cost, how long
 the first picture came another way. A command should take no longer than 1.25 round trips of the bearer that is left and
 20 ms, the first picture 250 ms; the exit code depends on what was delivered, not on that.
 
+With --radio both sides have a serial radio as well, on a pseudo-terminal, and speak AeroTP over it. While the network is out
+commands go by it. The result says how many came by it first, and how often it had to repeat.
+
 Examples:
   aquila demo
   aquila demo --bearers 2                 one of the two is cut in mid-flight
+  aquila demo --radio                     a serial radio beside: who brought the commands first?
   aquila demo --profile list
   aquila demo --profile uav --seed 24     LTE above many cells, a handover of 0.2 s among 11
   aquila demo --headless --seconds 20 --json";

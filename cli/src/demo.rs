@@ -79,6 +79,7 @@ async fn fly(args: &DemoArgs, links: Vec<Profile>) -> anyhow::Result<Report> {
     let profile = links.first().cloned().context("no link")?;
     let mut config = DemoConfig::new(profile.clone());
     (config.links, config.seed, config.status) = (links, args.seed, args.status);
+    config.radio = args.radio;
     config.flight = Duration::from_secs(args.seconds.into());
     let mut demo = Demo::start(config)?;
     let began = Instant::now();

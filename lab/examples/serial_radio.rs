@@ -12,26 +12,23 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::{BufRead, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{BufRead, Write};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use aquila_emu::{Direction, SerialRadio, SerialRadioConfig};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::pty::openpty;
-use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+use aquila_lab::serial_pty::RadioPair;
 
 type Failure = Box<dyn Error>;
 
 fn main() -> Result<(), Failure> {
     let Options { config, seed, links } = Options::parse(std::env::args().skip(1))?;
-    let mut hosts = Vec::new();
-    for link in &links {
-        hosts.push(Host::open(link)?);
+    let mut pair = RadioPair::open(config, seed)?;
+    for (link, device) in links.iter().zip(pair.devices()) {
+        let _ = fs::remove_file(link);
+        symlink(device, link)?;
     }
     let (lines, commands) = mpsc::channel();
     std::thread::spawn(move || {
@@ -43,78 +40,13 @@ fn main() -> Result<(), Failure> {
     });
     println!("ready");
     std::io::stdout().flush()?;
-    let mut radio = SerialRadio::new(config, seed);
-    let mut bytes = Vec::new();
     loop {
         while let Ok(command) = commands.try_recv() {
-            println!("{}", obey(&mut radio, &command));
+            println!("{}", obey(pair.radio(), &command));
             std::io::stdout().flush()?;
         }
-        let now = Instant::now();
-        for (host, direction) in hosts.iter_mut().zip([Direction::Up, Direction::Down]) {
-            host.fill();
-            let taken = radio.write(now, direction, &host.written);
-            host.written.drain(..taken);
-            let other = if direction == Direction::Up { Direction::Down } else { Direction::Up };
-            bytes.clear();
-            radio.read(now, other, &mut bytes);
-            host.hand_over(&bytes);
-        }
-        let wait = radio
-            .next_deadline()
-            .map_or(Duration::from_millis(20), |due| due.saturating_duration_since(Instant::now()));
-        wait_for(&hosts, wait.clamp(Duration::from_millis(1), Duration::from_millis(20)))?;
+        pair.turn()?;
     }
-}
-
-/// One host's end: a pseudo-terminal of which the host has the other side.
-struct Host {
-    master: fs::File,
-    /// Kept open, so that the host may come and go.
-    _slave: OwnedFd,
-    written: Vec<u8>,
-    /// For a host that does not read.
-    dropped: u64,
-}
-
-impl Host {
-    fn open(link: &PathBuf) -> Result<Self, Failure> {
-        let pair = openpty(None, None)?;
-        let mut mode = tcgetattr(&pair.slave)?;
-        cfmakeraw(&mut mode);
-        tcsetattr(&pair.slave, SetArg::TCSANOW, &mode)?;
-        let name = fs::read_link(format!("/proc/self/fd/{}", pair.slave.as_raw_fd()))?;
-        let _ = fs::remove_file(link);
-        symlink(name, link)?;
-        let flags = OFlag::from_bits_truncate(fcntl(&pair.master, FcntlArg::F_GETFL)?);
-        fcntl(&pair.master, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        Ok(Self { master: pair.master.into(), _slave: pair.slave, written: Vec::new(), dropped: 0 })
-    }
-
-    /// Takes what the host has written, if what it wrote before is with the radio.
-    fn fill(&mut self) {
-        let mut buffer = [0; 1024];
-        if self.written.is_empty()
-            && let Ok(len) = self.master.read(&mut buffer)
-        {
-            self.written.extend_from_slice(&buffer[..len]);
-        }
-    }
-
-    fn hand_over(&mut self, bytes: &[u8]) {
-        let taken = if bytes.is_empty() { 0 } else { self.master.write(bytes).unwrap_or(0) };
-        self.dropped += (bytes.len() - taken) as u64;
-    }
-}
-
-fn wait_for(hosts: &[Host], time: Duration) -> Result<(), Failure> {
-    let mut watched: Vec<PollFd<'_>> = hosts
-        .iter()
-        .filter(|host| host.written.is_empty())
-        .map(|host| PollFd::new(host.master.as_fd(), PollFlags::POLLIN))
-        .collect();
-    poll(&mut watched, PollTimeout::try_from(time)?)?;
-    Ok(())
 }
 
 fn obey(radio: &mut SerialRadio, command: &str) -> String {

@@ -24,6 +24,7 @@ pub mod run;
 pub mod run_live;
 pub mod scenarios;
 pub mod score;
+pub mod serial_pty;
 #[cfg(test)]
 mod testing;
 mod timeline;

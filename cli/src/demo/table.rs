@@ -45,6 +45,22 @@ pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     writeln!(out, "address    changed {} times", report.address_changes)?;
     writeln!(out)?;
+    if let Some(radio) = &report.radio {
+        writeln!(
+            out,
+            "radio      {} of {} commands came by it first, the slowest of those sent while the network was out after {} ms;\n           \
+             wrong bits {}; {} of {} segments sent again, {} damaged, {} put together",
+            radio.won,
+            radio.commands,
+            number(radio.worst_in_outage_ms),
+            radio.bit_error_rate.map_or("none".to_owned(), |rate| format!("{rate:.0e}")),
+            radio.sent_again,
+            radio.segments,
+            radio.damaged,
+            radio.combined,
+        )?;
+        writeln!(out)?;
+    }
     if !report.bearers.is_empty() {
         write_bearers(out, report)?;
     }

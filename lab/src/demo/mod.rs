@@ -6,6 +6,7 @@ mod commands;
 mod flight;
 mod links;
 mod picture;
+mod radio;
 mod relay;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -32,6 +33,7 @@ use commands::{CommandLog, Verdict};
 use flight::SharedStatus;
 use links::Links;
 use picture::PictureLog;
+pub use radio::RadioReport;
 use relay::{Relay, SharedView};
 
 use crate::aircraft;
@@ -46,6 +48,8 @@ pub struct DemoConfig {
     pub links: Vec<Profile>,
     /// The first link's luck, and of each further one the next number; a made-up profile was made with the same.
     pub seed: u64,
+    /// A serial radio beside them.
+    pub radio: bool,
     /// How long the flight will be: with several bearers, one is cut in the middle.
     pub flight: Duration,
     /// Where ground stations listen for MAVLink.
@@ -61,7 +65,15 @@ impl DemoConfig {
     pub fn new(profile: Profile) -> Self {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let flight = Duration::from_secs(60);
-        Self { links: vec![profile], seed: 1, flight, mavlink: local(14550), video: local(5600), status: None }
+        Self {
+            links: vec![profile],
+            seed: 1,
+            radio: false,
+            flight,
+            mavlink: local(14550),
+            video: local(5600),
+            status: None,
+        }
     }
 }
 
@@ -144,6 +156,9 @@ pub struct Report {
     /// What their copies cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication: Option<ReplicationReport>,
+    /// The serial radio, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub radio: Option<RadioReport>,
     /// The bearer that was cut, and how commands and pictures fared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutReport>,
@@ -197,6 +212,7 @@ impl Demo {
         let (commands, pictures, aircraft) = (CommandLog::default(), PictureLog::default(), SharedStatus::default());
         let (tell, events) = mpsc::channel(256);
 
+        let mut radio_thread = None;
         let viewer = UdpSocket::bind("127.0.0.1:0").context("no free port")?;
         let mut ground = NodeConfig::new(
             Side::Ground,
@@ -207,6 +223,16 @@ impl Demo {
         ground.mavlink = vec![any_udp_in(), format!("udpout:{}", config.mavlink).parse()?];
         ground.viewers = vec![viewer_spec(viewer.local_addr()?), viewer_spec(config.video)];
         ground.status = config.status.map(|address| (address, aquila_net::status::Exposure::LoopbackOnly));
+        let radio = config.radio.then(|| radio::open(config.seed)).transpose().context("no pseudo-terminals")?;
+        let (pair, radios) = radio.map_or((None, None), |(pair, radios)| (Some(pair), Some(radios)));
+        let [air_radios, ground_radios] =
+            radios.map_or_else(Default::default, |[air, ground]| [vec![air], vec![ground]]);
+        ground.radios = ground_radios;
+        if let Some(pair) = pair {
+            let stop = stop.clone();
+            radio_thread =
+                Some(std::thread::Builder::new().name("radio".to_owned()).spawn(move || radio::run(pair, &stop))?);
+        }
         let ground = Running::start("ground", ground, tell.clone(), None)?;
 
         let listens = ground.local.ok_or_else(|| anyhow!("the ground side does not listen"))?;
@@ -223,6 +249,8 @@ impl Demo {
             };
             air.bearers = relays.iter().enumerate().map(bearer).collect();
         }
+        air.radios = air_radios;
+        let bearers = relays.len() + air.radios.len();
         air.mavlink = vec![any_udp_in()];
         let camera = VideoSpec { address: free_udp_port()?, codec: aquila_proto::video::Codec::H264, flow: None };
         air.cameras = vec![(Flow::default(), camera)];
@@ -230,7 +258,7 @@ impl Demo {
         let (requests, camera_requests) = mpsc::channel(64);
         let air = Running::start("air", air, tell.clone(), Some(requests))?;
 
-        wait_for_link(&air.snapshots, &ground.snapshots, relays.len())?;
+        wait_for_link(&air.snapshots, &ground.snapshots, bearers)?;
         let mut demo = Self {
             started: Instant::now(),
             seed: config.seed,
@@ -245,6 +273,7 @@ impl Demo {
             stops: vec![air.stop, ground.stop],
             threads: vec![air.thread, ground.thread],
         };
+        demo.threads.extend(radio_thread);
         for relay in relays {
             demo.stops.push(relay.stop);
             demo.threads.push(relay.thread);
@@ -355,6 +384,7 @@ impl Demo {
             address_changes: links.views().iter().map(|view| view.address_changes.len()).sum(),
             bearers,
             replication,
+            radio: radio::report(&air, &ground, outage, &self.commands),
             cut,
             failures,
         }
