@@ -3,6 +3,7 @@
 pub mod bearer;
 pub mod camera;
 pub mod encoder;
+pub mod gateway;
 pub mod mavlink;
 pub mod modem;
 pub mod netwatch;

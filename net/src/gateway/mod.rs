@@ -1,0 +1,463 @@
+//! `aquila gateway`: sockets and files around [`aquila_proto::gateway`].
+
+mod files;
+mod outq;
+mod rules;
+mod tcp;
+mod udp;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use aquila_proto::BearerId;
+use aquila_proto::aerotp::{SecurityConfig, SecurityError, TransferMode};
+use aquila_proto::gateway::{Action, Client, Ending, FlowId, Gateway, GatewayConfig, Reason, TcpMode};
+use aquila_proto::identity::{Identity, PublicKey};
+use aquila_proto::seeded::SeededBytes;
+use bytes::Bytes;
+use ring::rand::SecureRandom;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+pub use files::{Files, SYNC_EVERY};
+pub use rules::{Allow, Forward, ParseRuleError, Protocol, Rule, Treatment};
+
+use crate::radio::{LineInput, LineNews, RadioLine, RadioSpec};
+use crate::store::{self, Store};
+use tcp::{App, TcpEvent};
+use udp::{UdpEvent, UdpSockets};
+
+/// What a gateway is made of.
+#[derive(Debug, Clone)]
+pub struct GatewaySetup {
+    /// Who we are.
+    pub identity: Arc<Identity>,
+    /// The only one that we talk to.
+    pub peer: PublicKey,
+    /// We begin the handshake. One of the two sides does.
+    pub initiates: bool,
+    /// The radio between the two.
+    pub radio: RadioSpec,
+    /// What is carried to the far side.
+    pub forwards: Vec<Forward>,
+    /// How, where a forward does not say so itself: the first that fits.
+    pub rules: Vec<Rule>,
+    /// What the far side may reach from here.
+    pub allow: Vec<Allow>,
+    /// How much it takes.
+    pub limits: GatewayConfig,
+    /// Folder of what must survive a restart, custody included.
+    pub state_dir: PathBuf,
+    /// How the flows fare is logged this often; `None`: never.
+    pub report: Option<Duration>,
+}
+
+/// Why a gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The other side's key is none that a secret can be agreed with.
+    #[error("no secret can be agreed with the other side's key: {0}")]
+    Key(#[from] SecurityError),
+    /// There is no randomness.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// The folder cannot be used.
+    #[error("cannot keep anything in custody in {}", .0.display())]
+    State(PathBuf, #[source] io::Error),
+    /// A forward's address cannot be used.
+    #[error("cannot listen for {0}{hint}", hint = match .1.kind() {
+        io::ErrorKind::AddrInUse => " (another program has this port: see `ss -lntup`)",
+        io::ErrorKind::PermissionDenied => " (ports below 1024 need root, or CAP_NET_BIND_SERVICE)",
+        _ => "",
+    })]
+    Listen(Box<Forward>, #[source] io::Error),
+    /// A mode that is not there yet.
+    #[error("{0}: this mode is not available")]
+    Mode(Box<Forward>),
+}
+
+/// A gateway that runs.
+#[derive(Debug)]
+pub struct GatewayNode {
+    setup: GatewaySetup,
+    gateway: Gateway<Files>,
+    line: RadioLine,
+    from_line: mpsc::Receiver<LineNews>,
+    apps: BTreeMap<FlowId, App>,
+    dials: BTreeMap<FlowId, Dial>,
+    events: mpsc::Receiver<Event>,
+    to_events: mpsc::Sender<Event>,
+    tcp_events: mpsc::Receiver<(FlowId, TcpEvent)>,
+    to_tcp_events: mpsc::Sender<(FlowId, TcpEvent)>,
+    udp: UdpSockets,
+    udp_events: mpsc::Receiver<UdpEvent>,
+    listeners: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    accepted: PathBuf,
+    deadline: Instant,
+    packet: Vec<u8>,
+    _store: Store,
+}
+
+/// A target that is being connected to, and what is to be written to it then: as much as the other side may send ahead.
+#[derive(Debug)]
+struct Dial {
+    task: JoinHandle<()>,
+    early: Vec<Bytes>,
+    finish: bool,
+}
+
+#[derive(Debug)]
+enum Event {
+    Accepted(usize, TcpStream),
+    Dialled(FlowId, Result<TcpStream, Reason>),
+}
+
+/// Events that wait.
+const EVENTS: usize = 256;
+/// The gateway's folder in the state folder.
+const FOLDER: &str = "gateway";
+
+impl GatewayNode {
+    /// Opens everything. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If an address or the folder cannot be used.
+    pub async fn start(setup: GatewaySetup) -> Result<Self, GatewayError> {
+        let now = Instant::now();
+        let root = setup.state_dir.join(FOLDER);
+        let failed = |error| GatewayError::State(root.clone(), error);
+        let store = Store::open(&root, &setup.peer).map_err(failed)?;
+        let dir = root.join(setup.peer.fingerprint());
+        let files = Files::open(&dir.join("custody")).map_err(failed)?;
+        let accepted = dir.join("accepted");
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let life = u64::from(store.next_epoch(since_1970));
+        let mut seed = [0; 32];
+        ring::rand::SystemRandom::new().fill(&mut seed).map_err(|_| GatewayError::Random)?;
+        let security = SecurityConfig {
+            identity: Arc::clone(&setup.identity),
+            peer: setup.peer,
+            initiates: setup.initiates,
+            life,
+            accepted: std::fs::read_to_string(&accepted).ok().and_then(|text| text.trim().parse().ok()),
+        };
+        let random = SeededBytes::new(&seed, "gateway");
+        let gateway = Gateway::new(now, setup.limits, &setup.radio.config(life), security, random, files)?;
+        let kept = gateway.stats(now).custody;
+        if kept.0 > 0 {
+            tracing::info!(bytes = kept.0, "in custody since before this start");
+        }
+        let (to_events, events) = mpsc::channel(EVENTS);
+        let (to_tcp_events, tcp_events) = mpsc::channel(EVENTS);
+        let (to_udp_events, udp_events) = mpsc::channel(EVENTS);
+        let (line_news, from_line) = mpsc::channel(EVENTS);
+        let line = RadioLine::spawn(BearerId::FIRST, setup.radio.line.clone(), line_news);
+        let mut node = Self {
+            gateway,
+            line,
+            from_line,
+            apps: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            events,
+            to_events,
+            tcp_events,
+            to_tcp_events,
+            udp: UdpSockets::new(to_udp_events),
+            udp_events,
+            listeners: Vec::new(),
+            addresses: Vec::new(),
+            accepted,
+            deadline: now,
+            packet: Vec::new(),
+            _store: store,
+            setup,
+        };
+        for index in 0..node.setup.forwards.len() {
+            node.listen(index).await?;
+        }
+        Ok(node)
+    }
+
+    async fn listen(&mut self, index: usize) -> Result<(), GatewayError> {
+        let forward = self.setup.forwards[index].clone();
+        let failed = |error| GatewayError::Listen(Box::new(forward.clone()), error);
+        let local = match forward.protocol {
+            Protocol::Tcp => {
+                let listener = TcpListener::bind(forward.listen).await.map_err(failed)?;
+                let local = listener.local_addr().map_err(failed)?;
+                self.listeners.push(tokio::spawn(accept(index, listener, self.to_events.clone())));
+                local
+            }
+            Protocol::Udp => self.udp.listen(index as u16, forward.listen).await.map_err(failed)?,
+        };
+        self.addresses.push(local);
+        Ok(())
+    }
+
+    /// Where the forwards are listened for, in their order.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Runs until `shutdown` completes. What is in custody then stays there for the next start.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = std::pin::pin!(shutdown);
+        let mut report = self.setup.report.map(|every| Instant::now() + every);
+        self.drain(Instant::now());
+        loop {
+            let next = report.map_or(self.deadline, |at| at.min(self.deadline));
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(event) = self.events.recv() => self.on_event(event),
+                Some((flow, event)) = self.tcp_events.recv() => self.on_tcp(flow, event),
+                Some(event) = self.udp_events.recv() => self.on_udp(event),
+                Some(news) = self.from_line.recv() => self.on_line(news),
+                () = tokio::time::sleep_until(next.into()) => {}
+            }
+            let now = Instant::now();
+            if report.is_some_and(|at| at <= now) {
+                self.report(now);
+                report = self.setup.report.map(|every| now + every);
+            }
+            if self.deadline <= now {
+                self.gateway.handle_timeout(now);
+            }
+            self.drain(now);
+        }
+        self.report(Instant::now());
+    }
+
+    /// Does what the gateway says, until it says to wait.
+    fn drain(&mut self, now: Instant) {
+        self.store_accepted();
+        while let Some(action) = self.gateway.poll_action() {
+            self.act(now, action);
+        }
+        let mut packet = std::mem::take(&mut self.packet);
+        while self.gateway.poll_transmit(now, &mut packet) {
+            self.line.send(&packet);
+        }
+        self.packet = packet;
+        while let Some(action) = self.gateway.poll_action() {
+            self.act(now, action);
+        }
+        self.deadline = self.gateway.poll_timeout(now).unwrap_or(now + Duration::from_secs(3600));
+    }
+
+    /// A handshake that was taken must not be taken again after a restart: that is stored before anything is made of it.
+    fn store_accepted(&mut self) {
+        if let Some(accepted) = self.gateway.snapshot()
+            && let Err(error) = store::write_whole(&self.accepted, accepted.to_string().as_bytes())
+        {
+            tracing::warn!(%error, "cannot store which handshake was taken: after a restart it might be taken again");
+        }
+    }
+
+    fn act(&mut self, now: Instant, action: Action) {
+        match action {
+            Action::Dial { flow, target } => self.dial(now, flow, target),
+            Action::Write { flow, bytes } => match (self.apps.get(&flow), self.dials.get_mut(&flow)) {
+                (Some(app), _) => app.write(bytes),
+                (None, Some(dial)) => dial.early.push(bytes),
+                (None, None) => {}
+            },
+            Action::Finish { flow } => match (self.apps.get(&flow), self.dials.get_mut(&flow)) {
+                (Some(app), _) => app.finish(),
+                (None, Some(dial)) => dial.finish = true,
+                (None, None) => {}
+            },
+            Action::Room { flow } => self.apps.get(&flow).into_iter().for_each(|app| app.answer(false)),
+            Action::Ended(ending) => self.on_ended(&ending),
+            Action::Datagram { peer, bytes } => {
+                let allowed = self.setup.allow.iter().any(|allow| allow.allows(Protocol::Udp, peer.to));
+                self.udp.send(peer, &bytes, allowed);
+            }
+            Action::Answer { client, bytes } => self.udp.answer(client, &bytes),
+            Action::Forget { peer } => self.udp.forget(peer),
+        }
+    }
+
+    fn dial(&mut self, now: Instant, flow: FlowId, target: SocketAddr) {
+        if !self.setup.allow.iter().any(|allow| allow.allows(Protocol::Tcp, target)) {
+            tracing::warn!(%flow, %target, "the far side wants what is not allowed here: see --allow");
+            return self.gateway.on_dialled(now, flow, Err(Reason::NotAllowed));
+        }
+        let events = self.to_events.clone();
+        let task = tokio::spawn(async move {
+            let result = tcp::dial(target).await;
+            let _ = events.send(Event::Dialled(flow, result)).await;
+        });
+        self.dials.insert(flow, Dial { task, early: Vec::new(), finish: false });
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Accepted(index, stream) => self.on_accepted(now, index, stream),
+            Event::Dialled(flow, result) => {
+                // It may have ended meanwhile.
+                let Some(dial) = self.dials.remove(&flow) else { return self.drain(now) };
+                let result = result.map(|stream| {
+                    let app = App::spawn(flow, stream, self.to_tcp_events.clone());
+                    dial.early.into_iter().for_each(|bytes| app.write(bytes));
+                    if dial.finish {
+                        app.finish();
+                    }
+                    self.apps.insert(flow, app);
+                });
+                self.gateway.on_dialled(now, flow, result);
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, now: Instant, index: usize, stream: TcpStream) {
+        let forward = &self.setup.forwards[index];
+        let treatment = forward.treatment(&self.setup.rules);
+        let mode = match treatment.mode {
+            TransferMode::QuasiReliable => {
+                TcpMode::QuasiReliable { deadline: treatment.deadline, fill: treatment.fill }
+            }
+            _ => TcpMode::NearReliable,
+        };
+        match self.gateway.open(now, forward.target, mode) {
+            Ok(flow) => {
+                let from = stream.peer_addr().ok();
+                tracing::info!(%flow, ?from, target = %forward.target, mode = %treatment, "flow begins");
+                self.apps.insert(flow, App::spawn(flow, stream, self.to_tcp_events.clone()));
+            }
+            Err(reason) => {
+                tracing::warn!(target = %forward.target, %reason, "a connection is refused");
+                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            }
+        }
+    }
+
+    fn on_tcp(&mut self, flow: FlowId, event: TcpEvent) {
+        let now = Instant::now();
+        match event {
+            TcpEvent::Bytes { bytes, drained } => {
+                // If not, the gateway says when there is room.
+                if self.gateway.on_app_bytes(now, flow, &bytes, drained) {
+                    self.apps.get(&flow).into_iter().for_each(|app| app.answer(true));
+                }
+            }
+            TcpEvent::Fin => {
+                if self.gateway.on_app_fin(now, flow) {
+                    self.apps.get(&flow).into_iter().for_each(|app| app.answer(true));
+                }
+            }
+            TcpEvent::Taken { bytes, fin } => self.gateway.on_taken(now, flow, bytes, fin),
+            TcpEvent::Reset => self.gateway.on_app_reset(now, flow),
+        }
+    }
+
+    fn on_udp(&mut self, event: UdpEvent) {
+        let now = Instant::now();
+        match event {
+            UdpEvent::FromClient { listener, address, bytes } => {
+                let forward = &self.setup.forwards[usize::from(listener)];
+                let ordered = forward.treatment(&self.setup.rules).mode == TransferMode::UnreliableConnection;
+                self.gateway.send_datagram(now, Client { listener, address }, forward.target, ordered, &bytes);
+            }
+            UdpEvent::FromTarget { peer, bytes } => self.gateway.send_answer(now, peer, &bytes),
+        }
+    }
+
+    fn on_line(&mut self, news: LineNews) {
+        let now = Instant::now();
+        match news.what {
+            LineInput::Opened => {
+                tracing::info!("radio's line open");
+                self.gateway.begin(now);
+            }
+            LineInput::Bytes(bytes) => self.gateway.handle_bytes(now, &bytes),
+            LineInput::Gone(why) => tracing::warn!(why, "radio's line is not there; trying again"),
+        }
+    }
+
+    fn on_ended(&mut self, ending: &Ending) {
+        let flow = ending.status.flow;
+        if let Some(dial) = self.dials.remove(&flow) {
+            dial.task.abort();
+        }
+        let app = self.apps.remove(&flow);
+        let (sent, received, target) = (ending.status.sent.0, ending.status.received.0, ending.status.target);
+        match ending.reason {
+            None => tracing::info!(%flow, %target, sent, received, skipped = ending.status.skipped.0, "flow ended"),
+            Some(reason) => {
+                app.into_iter().for_each(App::reset);
+                let undelivered = ending.undelivered.0;
+                match undelivered {
+                    0 => tracing::info!(%flow, %target, sent, received, %reason, "flow reset"),
+                    _ => tracing::warn!(
+                        %flow, %target, sent, received, undelivered, %reason,
+                        "flow reset: its last bytes were confirmed here, and are not known to have been delivered",
+                    ),
+                }
+            }
+        }
+    }
+
+    fn report(&self, now: Instant) {
+        let stats = self.gateway.stats(now);
+        tracing::info!(
+            custody = stats.custody.0,
+            ended = stats.ended,
+            undelivered = stats.undelivered.0,
+            udp = stats.udp,
+            rtt = ?stats.rtt,
+            silent = ?stats.silent,
+            segments_out = stats.radio.segments_out,
+            sent_again = stats.radio.sent_again,
+            refused = self.line.refused,
+            "gateway"
+        );
+        for flow in self.gateway.flows(now) {
+            tracing::info!(
+                flow = %flow.flow,
+                target = %flow.target,
+                mode = flow.mode,
+                state = flow.state.name(),
+                age = ?flow.age,
+                sent = flow.sent.0,
+                acknowledged = flow.acknowledged.0,
+                custody = flow.custody.0,
+                received = flow.received.0,
+                taken = flow.taken.0,
+                skipped = flow.skipped.0,
+                "flow"
+            );
+        }
+    }
+}
+
+impl Drop for GatewayNode {
+    fn drop(&mut self) {
+        let dials = self.dials.values().map(|dial| &dial.task);
+        self.listeners.iter().chain(dials).for_each(JoinHandle::abort);
+    }
+}
+
+async fn accept(index: usize, listener: TcpListener, events: mpsc::Sender<Event>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if events.send(Event::Accepted(index, stream)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                // As when there are no more descriptors.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
