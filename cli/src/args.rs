@@ -19,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::config::{ControllerName, File, Mtu, Remote, Text};
+use crate::gateway::args::GatewayArgs;
 use crate::plan::args::PlanArgs;
 
 /// One link between aircraft and ground: commands always get through, the picture stays live.
@@ -40,6 +41,8 @@ pub enum Command {
     /// Run the link beside the ground station
     #[command(after_long_help = ground_help())]
     Ground(LinkArgs),
+    /// Carry TCP connections and UDP between programs here and at the far side of a raw radio
+    Gateway(GatewayArgs),
     /// Fly a simulated aircraft over an emulated cellular link on this machine
     #[command(after_long_help = DEMO_HELP)]
     Demo(DemoArgs),

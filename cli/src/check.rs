@@ -12,7 +12,7 @@ use aquila_proto::replication::Reliability;
 use aquila_proto::session::Side;
 
 use crate::args::CheckArgs;
-use crate::config::{self, Environment, Role, Settings};
+use crate::config::{self, Environment, GatewaySettings, GatewaySide, Role, Settings};
 use crate::keys;
 
 /// Checks the file and writes what it means for a side to `out`. Gives false if it cannot be used for the side asked for,
@@ -38,7 +38,39 @@ pub fn run(args: &CheckArgs, environment: &Environment, out: &mut impl Write) ->
             Err(error) => writeln!(out, "{}: not for {}: {error}", args.file.display(), side.name())?,
         }
     }
+    if args.side.is_none() && file.gateway != Default::default() {
+        match GatewaySettings::resolve(file, environment) {
+            Ok(settings) => {
+                usable = true;
+                writeln!(out, "{}: good for a gateway", args.file.display())?;
+                describe_gateway(&settings, out)?;
+            }
+            Err(error) => writeln!(out, "{}: not for a gateway: {error}", args.file.display())?,
+        }
+    }
     Ok(usable)
+}
+
+fn describe_gateway(settings: &GatewaySettings, out: &mut impl Write) -> io::Result<()> {
+    let side = if settings.side == GatewaySide::Air { "air" } else { "ground" };
+    writeln!(out, "  side       {side}")?;
+    writeln!(out, "  peer       {}", settings.peer.fingerprint())?;
+    writeln!(out, "  radio      {}", settings.radio.name())?;
+    for forward in &settings.forwards {
+        writeln!(out, "  forward    {forward}, {}", forward.treatment(&settings.rules))?;
+    }
+    for allow in &settings.allow {
+        writeln!(out, "  allow      {allow}")?;
+    }
+    let limits = &settings.limits;
+    writeln!(
+        out,
+        "  custody    {} bytes of one connection, {} of all, {} connections, in {}",
+        limits.flow_custody.0,
+        limits.total_custody.0,
+        limits.max_flows,
+        settings.state.display(),
+    )
 }
 
 fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
@@ -153,6 +185,20 @@ mod tests {
             assert!(out.contains(wanted), "{wanted} in {out}");
         }
         assert!(!check(&text, Some(SideArg::Air)).0.unwrap());
+    }
+
+    #[test]
+    fn a_gateway_is_explained() {
+        let text = format!(
+            "[identity]\npeer = '{PEER}'\n[gateway]\nside = 'air'\nradio = '/dev/ttyUSB0:57600'\nforwards = ['tcp/2222:127.0.0.1:22']"
+        );
+        let (usable, out) = check(&text, None);
+        assert!(usable.unwrap());
+        for wanted in
+            ["good for a gateway", "tcp/127.0.0.1:2222:127.0.0.1:22, near-reliable", "tcp/127.0.0.0/8:*", "ttyUSB0"]
+        {
+            assert!(out.contains(wanted), "{wanted} in {out}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod config;
 mod demo;
+mod gateway;
 mod keys;
 mod lab;
 mod link;
@@ -61,6 +62,11 @@ fn run(command: Command, out: &mut Vec<u8>) -> Result<(), Failure> {
         },
         Command::Air(args) => start(Side::Air, args),
         Command::Ground(args) => start(Side::Ground, args),
+        Command::Gateway(args) => {
+            let (settings, identity) = gateway::prepare(args).map_err(Failure::Config)?;
+            start_log(&settings.log);
+            gateway::run(settings, identity).map_err(Failure::Runtime)
+        }
         Command::Demo(args) if args.profile == "list" => {
             demo::list_profiles(out).map_err(|error| Failure::Runtime(error.into()))
         }

@@ -11,7 +11,7 @@ use aquila_proto::gateway::GatewayConfig;
 use aquila_proto::identity::Identity;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -109,7 +109,7 @@ impl Running {
         let node = GatewayNode::start(setup).await.unwrap();
         let addresses = node.local_addrs().to_vec();
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(node.run(async move { drop(stopped.await) }));
+        let task = tokio::spawn(node.run(async move { drop(stopped.await) }, mpsc::channel(1).1));
         Self { addresses, stop, task }
     }
 

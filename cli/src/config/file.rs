@@ -15,6 +15,7 @@ use aquila_proto::identity::PublicKey;
 use serde::Deserialize;
 
 use super::congestion::Congestion;
+use super::gateway::Gateway;
 use super::units::{Bytes, Chance, Count, Mtu, Remote, Speed, Text, Time};
 
 /// A whole configuration file. The fields are its sections and keys, where they are explained.
@@ -28,6 +29,7 @@ pub struct File {
     pub control: Control,
     pub replication: Replication,
     pub congestion: Congestion,
+    pub gateway: Gateway,
     pub status: Status,
     pub log: Log,
 }

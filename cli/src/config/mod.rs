@@ -5,6 +5,7 @@
 
 mod congestion;
 mod file;
+mod gateway;
 mod settings;
 mod units;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use congestion::ControllerName;
 pub use file::File;
+pub use gateway::{GatewaySettings, GatewaySide};
 pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
 pub use units::{Mtu, Remote, Text};
 

@@ -137,6 +137,14 @@ pub enum Invalid {
          here, or use --peer"
     )]
     NoPeer,
+    /// A gateway without a radio.
+    #[error("[gateway] radio is missing: write radio = \"/dev/ttyUSB0:57600\" or use --radio")]
+    NoGatewayRadio,
+    /// Which end a gateway is.
+    #[error(
+        "[gateway] side is missing: write side = \"air\" in the aircraft and \"ground\" on the ground, or use --side"
+    )]
+    NoGatewaySide,
     /// Neither listening nor connecting.
     #[error(
         "[link] connect is missing: where is the ground station? Write connect = \"HOST:{DEFAULT_PORT}\" or use --connect; \
@@ -497,7 +505,7 @@ fn owned_by_us(directory: &Path) -> bool {
 }
 
 const SYSTEM_STATE: &str = "/var/lib/aquila";
-const DEFAULT_LOG: &str = "info";
+pub(super) const DEFAULT_LOG: &str = "info";
 /// Ten a second: with [`DEFAULT_STALLED_AFTER`] one may be lost.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(100);
 const DEFAULT_STALLED_AFTER: Duration = Duration::from_millis(250);

@@ -253,6 +253,35 @@ fn sample_keys() -> Vec<(&'static str, &'static str, &'static str)> {
     keys
 }
 
+/// What `text` means for a gateway that has all it must.
+fn shown_gateway(text: &str) -> String {
+    let mut file = read(text).unwrap_or_else(|error| panic!("{error}"));
+    file.identity.peer.get_or_insert_with(|| Text(PEER.parse().unwrap()));
+    file.gateway.side.get_or_insert(GatewaySide::Air);
+    file.gateway.radio.get_or_insert_with(|| Text("/dev/ttyUSB0:57600".parse().unwrap()));
+    format!("{:?}", GatewaySettings::resolve(file, &environment()).unwrap())
+}
+
+#[test]
+fn a_gateway_says_what_it_lacks_and_refuses_what_makes_no_sense() {
+    let peer = format!("[identity]\npeer = '{PEER}'\n[gateway]\n");
+    for (text, hint) in [("", "--radio"), ("radio = '/dev/ttyUSB0:57600'", "--side")] {
+        let file = read(&format!("{peer}{text}")).unwrap();
+        let error = GatewaySettings::resolve(file, &environment()).unwrap_err().to_string();
+        assert!(error.contains(hint), "{text}: {error}");
+    }
+    for (text, hint) in [
+        ("forwards = ['tcp/22']", "TARGET:PORT"),
+        ("rules = ['tcp/22=best']", "modes are near-reliable"),
+        ("allow = ['tcp/host:22']", "ADDRESS[/BITS]:PORTS"),
+        ("side = 'left'", "`air` or `ground`"),
+        ("max_flows = 0", "from 1 to 1000"),
+    ] {
+        let error = read(&format!("[gateway]\n{text}")).unwrap_err().to_string();
+        assert!(error.contains(hint), "{text}: {error}");
+    }
+}
+
 #[test]
 fn the_sample_says_nothing_but_defaults() {
     assert_eq!(read(SAMPLE).unwrap(), File::default());
@@ -265,6 +294,10 @@ fn the_sample_says_nothing_but_defaults() {
         ("link", "bearers"),
         ("link", "radios"),
         ("link", "state"),
+        ("gateway", "side"),
+        ("gateway", "radio"),
+        ("gateway", "forwards"),
+        ("gateway", "rules"),
         ("status", "listen"),
         ("video", "camera"),
         ("video", "encoder"),
@@ -276,6 +309,10 @@ fn the_sample_says_nothing_but_defaults() {
         let text = format!("[{section}]\n{line}");
         if without_default.contains(&(section, key)) {
             read(&text).unwrap_or_else(|error| panic!("{error}"));
+            continue;
+        }
+        if section == "gateway" {
+            assert_eq!(shown_gateway(&text), shown_gateway(""), "not a default: [{section}] {line}");
             continue;
         }
         if let Some(controller) = section.strip_prefix("congestion.") {
@@ -301,7 +338,7 @@ fn the_sample_has_every_key() {
     }
     let sample = sample_keys();
     let sections = expected("[no_such_section]");
-    assert_eq!(sections.len(), 9);
+    assert_eq!(sections.len(), 10);
     for section in sections {
         for key in expected(&format!("[{section}]\nno_such_key = 1")) {
             let inner = format!("{section}.{key}");

@@ -206,8 +206,9 @@ impl GatewayNode {
         &self.addresses
     }
 
-    /// Runs until `shutdown` completes. What is in custody then stays there for the next start.
-    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+    /// Runs until `shutdown` completes, and says how the flows fare when `asked` gives something. What is in custody at the end
+    /// stays there for the next start.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>, mut asked: mpsc::Receiver<()>) {
         let mut shutdown = std::pin::pin!(shutdown);
         let mut report = self.setup.report.map(|every| Instant::now() + every);
         self.drain(Instant::now());
@@ -219,6 +220,7 @@ impl GatewayNode {
                 Some((flow, event)) = self.tcp_events.recv() => self.on_tcp(flow, event),
                 Some(event) = self.udp_events.recv() => self.on_udp(event),
                 Some(news) = self.from_line.recv() => self.on_line(news),
+                Some(()) = asked.recv() => self.report(Instant::now()),
                 () = tokio::time::sleep_until(next.into()) => {}
             }
             let now = Instant::now();

@@ -1,0 +1,230 @@
+"""`aquila gateway`: real sockets on both sides of a radio that loses and damages packets, and gateways that are killed."""
+
+import fcntl
+import os
+import random
+import signal
+import socket
+import struct
+import termios
+import threading
+import time
+
+from lib import places
+from lib.programs import AQUILA, Program
+from lib.rig import make_key
+from lib.runner import check, test, wait_until
+
+# So often a gateway is killed; more of them for a longer run.
+KILLS = int(os.environ.get("AQUILA_GATEWAY_KILLS", "12"))
+
+
+class Air:
+    """A radio between two UDP ports."""
+
+    def __init__(self, lost=0.05, wrong=0.1):
+        self.lost, self.wrong, self.random = lost, wrong, random.Random(1)
+        self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+        for each in self.sockets:
+            each.bind(("127.0.0.1", 0))
+            each.settimeout(0.2)
+        self.ends = [places.free_port(socket.SOCK_DGRAM) for _ in range(2)]
+        self.over = False
+        for end in range(2):
+            threading.Thread(target=self.carry, args=(end,), daemon=True).start()
+
+    def carry(self, end):
+        while not self.over:
+            try:
+                packet = bytearray(self.sockets[end].recv(4096))
+            except (TimeoutError, OSError):
+                continue
+            if self.random.random() < self.lost:
+                continue
+            if self.random.random() < self.wrong:
+                packet[self.random.randrange(len(packet))] ^= 1 << self.random.randrange(8)
+            self.sockets[1 - end].sendto(packet, ("127.0.0.1", self.ends[1 - end]))
+
+    def spec(self, end):
+        return f"udp:127.0.0.1:{self.ends[end]}>127.0.0.1:{self.sockets[end].getsockname()[1]},rate=5M"
+
+    def stop(self):
+        self.over = True
+
+
+class Target:
+    """Keeps what each connection brought, and how it ended."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.connections = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            got = {"bytes": bytearray(), "end": None}
+            self.connections.append(got)
+            threading.Thread(target=self.read, args=(connection, got), daemon=True).start()
+
+    @staticmethod
+    def read(connection, got):
+        try:
+            while block := connection.recv(65536):
+                got["bytes"] += block
+            connection.sendall(got["bytes"][:1000])
+            got["end"] = "closed"
+        except OSError:
+            got["end"] = "reset"
+        connection.close()
+
+    def stop(self):
+        self.listener.close()
+
+
+class Gateways:
+    def __init__(self, bench, forwards, **air):
+        self.bench, self.air = bench, bench.add(Air(**air))
+        self.keys = {side: make_key(bench, side) for side in ("air", "ground")}
+        self.forwards = forwards
+        self.starts = 0
+        self.programs = {}
+
+    def start(self, side, forwards=()):
+        end = ("air", "ground").index(side)
+        other = ("ground", "air")[end]
+        self.starts += 1
+        command = [AQUILA, "gateway", "--side", side, "--key", self.keys[side][0], "--peer", self.keys[other][1]]
+        command += ["--state", self.bench.path(f"state-{side}"), "--radio", self.air.spec(end), "--log", "info"]
+        command += [word for forward in forwards for word in ("--forward", forward)]
+        program = self.bench.add(Program(self.bench, f"gateway-{side}-{self.starts}", command))
+        self.programs[side] = program
+        program.wait_log("gateway started", 20)
+        return program
+
+    def kill(self, side):
+        self.programs[side].end(signal.SIGKILL)
+
+
+def unacknowledged(connection):
+    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]
+
+
+@test("a gateway carries a file and datagrams through a bad radio", seconds=90)
+def carries(bench):
+    target = bench.add(Target())
+    echo = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    echo.bind(("127.0.0.1", 0))
+    echo.settimeout(2)
+    port, udp = places.free_port(socket.SOCK_STREAM), places.free_port(socket.SOCK_DGRAM)
+    gateways = Gateways(bench, None)
+    gateways.start("ground", [f"tcp/{port}:127.0.0.1:{target.port}", f"udp/{udp}:127.0.0.1:{echo.getsockname()[1]}"])
+    gateways.start("air")
+    sent = random.Random(2).randbytes(3_000_000)
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(60)
+        answer = b""
+        while block := connection.recv(65536):
+            answer += block
+    took = time.monotonic() - began
+    check(target.connections[0]["bytes"] == sent, f"{len(target.connections[0]['bytes'])} bytes arrived, or others")
+    check(answer == sent[:1000], "the answer")
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.settimeout(0.5)
+    client.connect(("127.0.0.1", udp))
+    heard = 0
+    for number in range(20):
+        client.send(bytes([number]) * 200)
+        try:
+            data, source = echo.recvfrom(2000)
+            echo.sendto(data, source)
+            heard += client.recv(2000) == data
+        except TimeoutError:
+            pass
+    check(heard >= 10, f"{heard} of 20 datagrams came back")
+    return f"3 MB in {took:.1f} s, {3_000_000 * 8 / took / 1e6:.2f} of 5 Mbit/s"
+
+
+@test("what a gateway acknowledged survives its being killed", seconds=60 + 6 * KILLS)
+def killed(bench):
+    target = bench.add(Target())
+    port = places.free_port(socket.SOCK_STREAM)
+    forwards = [f"tcp/{port}:127.0.0.1:{target.port}"]
+    gateways = Gateways(bench, forwards, lost=0.02, wrong=0.02)
+    gateways.start("air")
+    luck = random.Random(3)
+    gateways.start("ground", forwards)
+    whole = partial = 0
+    for number in range(KILLS):
+        sent = luck.randbytes(300_000)
+        before = len(target.connections)
+        connection = socket.create_connection(("127.0.0.1", port))
+        is_whole = number % 3 != 2
+        if is_whole:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            wait_until("all is acknowledged", lambda: unacknowledged(connection) == 0, 10)
+            # And out of the kernel's hands.
+            time.sleep(0.1)
+        else:
+            threading.Thread(target=push, args=(connection, sent), daemon=True).start()
+        time.sleep(luck.random() * (0.5 if is_whole else 0.05))
+        gateways.kill("ground")
+        gateways.start("ground", forwards)
+        if is_whole:
+            wait_until("the connection's end", lambda: ends(target, before), 30)
+            got = target.connections[before]
+            check(got["bytes"] == sent and got["end"] == "closed", f"{number}: {len(got['bytes'])} bytes, {got['end']}")
+            whole += 1
+        else:
+            time.sleep(1.5)
+            for got in target.connections[before:]:
+                check(sent.startswith(bytes(got["bytes"])), f"{number}: other bytes than were sent")
+            partial += 1
+        connection.close()
+    return f"{whole} whole, {partial} cut off"
+
+
+@test("a far gateway that is killed costs a reset and what was under way is said", seconds=60)
+def far_killed(bench):
+    target = bench.add(Target())
+    port = places.free_port(socket.SOCK_STREAM)
+    forwards = [f"tcp/{port}:127.0.0.1:{target.port}"]
+    gateways = Gateways(bench, forwards, lost=0.02, wrong=0.02)
+    gateways.start("air")
+    ground = gateways.start("ground", forwards)
+    sent = random.Random(4).randbytes(2_000_000)
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.sendall(sent)
+    time.sleep(1)
+    gateways.kill("air")
+    gateways.start("air")
+    connection.settimeout(30)
+    try:
+        ended = connection.recv(1)
+    except ConnectionResetError:
+        ended = "reset"
+    check(ended == "reset", f"the application's connection ended with {ended!r}")
+    line = ground.wait_log(r"flow reset: its last bytes.* undelivered=(\d+)", 10)
+    undelivered, got = int(line.group(1)), len(target.connections[0]["bytes"])
+    check(sent.startswith(bytes(target.connections[0]["bytes"])), "other bytes than were sent")
+    check(undelivered + got >= 2_000_000, f"{got} delivered, {undelivered} said not to be")
+    return f"{got} of 2000000 bytes delivered, {undelivered} said not to be"
+
+
+def push(connection, sent):
+    try:
+        connection.sendall(sent)
+    except OSError:
+        pass
+
+
+def ends(target, number):
+    return len(target.connections) > number and target.connections[number]["end"]
