@@ -6,6 +6,7 @@
 //! begin at the same number.
 
 mod receiver;
+mod repairs;
 mod sender;
 mod timer;
 
@@ -15,12 +16,15 @@ use bytes::Bytes;
 
 pub use receiver::Piece;
 pub(super) use receiver::{Receiver, Repair, Verdict};
+pub(super) use repairs::{AROUND as AROUND_REPAIR, COVERED};
+use repairs::{Coder, Mender};
 pub(super) use sender::{Kept, Progress, Sender};
 pub(super) use timer::Timer;
 
 use super::guard::Place;
 use super::rtt::Rtt;
 use super::{Port, Seq, TransferMode};
+use aquila_fec::rlc::RepairHeader;
 
 /// A MACK leaves when this many segments have come (reliable, near-reliable).
 const ACK_EVERY: usize = 4;
@@ -49,7 +53,8 @@ pub struct ConnectionConfig {
     pub stream: bool,
     /// Given out in order. Else as they come.
     pub ordered: bool,
-    /// How long what has overtaken waits, in modes that repair nothing by repetition.
+    /// How long what has overtaken waits, in modes that repair nothing by repetition. In quasi-reliable mode what was lost may
+    /// come back that much later.
     pub hold: Duration,
     /// Each segment leaves on all lines there are.
     pub everywhere: bool,
@@ -58,7 +63,8 @@ pub struct ConnectionConfig {
 impl ConnectionConfig {
     /// A stream of bytes in order.
     pub const fn stream(mode: TransferMode) -> Self {
-        Self { mode, priority: 4, stream: true, ordered: true, hold: Duration::from_millis(20), everywhere: false }
+        let hold = Duration::from_millis(if matches!(mode, TransferMode::QuasiReliable) { 250 } else { 20 });
+        Self { mode, priority: 4, stream: true, ordered: true, hold, everywhere: false }
     }
 
     /// Messages that are independent of each other.
@@ -127,6 +133,9 @@ pub(super) struct Connection {
     pub state: State,
     pub sender: Sender,
     pub receiver: Receiver,
+    /// In quasi-reliable mode, when there is something to repair.
+    pub coder: Option<Box<Coder>>,
+    mender: Option<Box<Mender>>,
     /// We opened it.
     pub initiated: bool,
     /// Something of the other side's has come.
@@ -174,6 +183,8 @@ impl Connection {
             state: if initiated { State::AsynSent } else { State::Established },
             sender: Sender::new(first, config.stream, reordering, lines),
             receiver: Receiver::new(first, repair, config.ordered),
+            coder: None,
+            mender: None,
             initiated,
             heard: !initiated,
             echo: None,
@@ -215,6 +226,9 @@ impl Connection {
     pub fn on_data(&mut self, now: Instant, arrival: Data, times: &Times) -> Verdict {
         let Data { seq, timestamp, push, syn, bytes } = arrival;
         let gaps = self.receiver.has_gap();
+        if self.config.mode == TransferMode::QuasiReliable {
+            self.mender.get_or_insert_with(|| Box::new(Mender::new())).on_segment(seq.0, push, &bytes);
+        }
         let verdict = self.receiver.on_segment(now, seq, push, bytes);
         if self.config.repeats() {
             self.echo = self.echo.or(Some((timestamp, now)));
@@ -225,6 +239,32 @@ impl Connection {
         }
         self.on_maybe_complete(now);
         verdict
+    }
+
+    /// A repair segment has come, or a segment with which an earlier one tells more: what comes back is counted.
+    pub fn mend(&mut self, now: Instant, repair: Option<(RepairHeader, &[u8])>) -> u64 {
+        let Some(mender) = &mut self.mender else { return 0 };
+        if let Some((header, coded)) = repair {
+            mender.on_repair(header, coded);
+        }
+        let mut count = 0;
+        while let Some((number, push, payload)) = mender.poll() {
+            self.receiver.on_recovered(now, Seq(number), push, Bytes::copy_from_slice(payload));
+            count += 1;
+        }
+        count
+    }
+
+    /// A new segment of a quasi-reliable connection leaves.
+    pub fn cover(&mut self, now: Instant, line: usize, push: bool, payload: &[u8], share: f64) {
+        let first = self.sender.next();
+        let coder = self.coder.get_or_insert_with(|| Box::new(Coder::new(first)));
+        coder.on_segment(now, line, push, payload, share);
+    }
+
+    /// A repair segment is due.
+    pub fn repair_due(&self) -> bool {
+        self.coder.as_ref().is_some_and(|coder| coder.is_due())
     }
 
     fn plan_ack(&mut self, now: Instant, times: &Times, new_gap: bool) {
@@ -317,6 +357,9 @@ impl Connection {
     /// We have nothing more to send.
     pub fn close(&mut self, now: Instant) {
         if self.closing.is_none() && self.state != State::AfinReceived {
+            if let Some(coder) = self.coder.as_mut().filter(|_| !self.sender.has_new()) {
+                coder.on_quiet();
+            }
             self.closing = Some(Closing { due: Some(now), until: None });
             if self.state == State::Established {
                 self.state = State::AfinSent;
@@ -394,6 +437,7 @@ impl Connection {
             }
             Timer::Probe => self.sender.next_probe(self.timeout(times)).filter(|_| !self.probe),
             Timer::Release => self.receiver.next_deadline(),
+            Timer::Cover => self.coder.as_ref().and_then(|coder| coder.quiet_at()),
             Timer::Asyn => self.asyn_due.filter(|_| !self.sender.has_new()),
             Timer::Afin => self.afin_at(now),
             Timer::Close => self.closing.and_then(|closing| closing.until),
@@ -440,6 +484,12 @@ impl Connection {
             }
             Timer::Release => {
                 self.receiver.on_timeout(now);
+                None
+            }
+            Timer::Cover => {
+                if let Some(coder) = &mut self.coder {
+                    coder.on_quiet();
+                }
                 None
             }
             Timer::Close => Some(if self.config.repeats() { Closed::Unconfirmed } else { Closed::Done }),

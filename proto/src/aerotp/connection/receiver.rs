@@ -139,6 +139,21 @@ impl Receiver {
         Verdict::New
     }
 
+    /// What repairs have brought back. It may come too late for its place; where order is none, it is given out all the same,
+    /// since whoever mends has not seen it before.
+    pub fn on_recovered(&mut self, now: Instant, seq: Seq, push: bool, bytes: Bytes) {
+        let given_up = extend(seq, self.next) < self.next;
+        match given_up && !self.ordered {
+            true => {
+                self.skipped = self.skipped.saturating_sub(1);
+                self.deliver(Piece { bytes, end: push, skipped: 0 });
+            }
+            false => {
+                self.on_segment(now, seq, push, bytes);
+            }
+        }
+    }
+
     /// A segment has come damaged, of which the header is intact. Whether it is worth an explicit loss notification.
     pub fn on_damaged(&mut self, seq: Seq) -> bool {
         let seq = extend(seq, self.next);

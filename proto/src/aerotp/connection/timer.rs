@@ -13,6 +13,8 @@ pub(in super::super) enum Timer {
     Probe,
     /// When to give out what waits behind a gap that nothing will fill.
     Release,
+    /// When to send a repair segment, since nothing more follows that it could cover.
+    Cover,
     /// When to send ASYN, without data if there is none.
     Asyn,
     /// When to send AFIN, for the first time or again.
@@ -24,12 +26,13 @@ pub(in super::super) enum Timer {
 }
 
 impl Timer {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Acknowledge,
         Self::TellHoles,
         Self::Repeat,
         Self::Probe,
         Self::Release,
+        Self::Cover,
         Self::Asyn,
         Self::Afin,
         Self::Close,

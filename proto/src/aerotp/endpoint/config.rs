@@ -174,6 +174,8 @@ pub struct EndpointCounters {
     pub bytes_out: u64,
     /// Of the segments: sent again.
     pub sent_again: u64,
+    /// Repair segments among them.
+    pub repairs_out: u64,
     /// MACKs among them.
     pub macks_out: u64,
     /// Recognised segments received.

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 pub use config::{EndpointConfig, EndpointCounters, EndpointEvent, LineConfig, Protection, SendError};
 
-use super::connection::{Closed, Connection, ConnectionConfig, ConnectionId, Piece, Timer, Times};
+use super::connection::{AROUND_REPAIR, Closed, Connection, ConnectionConfig, ConnectionId, Piece, Timer, Times};
 use super::copies::Copies;
 use super::extension::HELLO_EXTENSION;
 use super::guard::Guard;
@@ -301,8 +301,7 @@ impl Endpoint {
     }
 
     fn room(&self, id: ConnectionId) -> usize {
-        let mode = self.connection(id).map_or(TransferMode::Reliable, |connection| connection.config.mode);
-        self.max_whole(mode)
+        self.max_whole(self.mode(id))
     }
 
     /// Whether nothing waits that is as urgent as this: what is handed over now leaves next.
@@ -518,6 +517,15 @@ impl Endpoint {
         }
     }
 
+    /// Bytes of a stream that fill a segment that leaves now.
+    pub fn segment_payload(&self, id: ConnectionId) -> usize {
+        self.max_plaintext(self.mode(id))
+    }
+
+    fn mode(&self, id: ConnectionId) -> TransferMode {
+        self.connection(id).map_or(TransferMode::Reliable, |connection| connection.config.mode)
+    }
+
     /// Bytes of plaintext that fit a segment with its parity that leaves now.
     fn max_plaintext(&self, mode: TransferMode) -> usize {
         self.plaintext_within(mode, self.security.overhead())
@@ -529,20 +537,23 @@ impl Endpoint {
     }
 
     fn plaintext_within(&self, mode: TransferMode, overhead: usize) -> usize {
-        let words = self.strength.words(mode, self.config.max_segment);
-        let room = self.without_parity(overhead);
+        let parity = usize::from(self.strength.words(mode, self.config.max_segment)) * 4;
+        let room = self.without_parity(mode, overhead);
+        // What repairs have around them takes the place of parity, if there is enough.
+        let taken = if mode == TransferMode::QuasiReliable { parity.saturating_sub(AROUND_REPAIR) } else { parity };
         // At least something fits, whatever the code would like.
-        room.saturating_sub(usize::from(words) * 4).max(room / 4).max(1)
+        room.saturating_sub(taken).max(room / 4).max(1)
     }
 
     /// The same without parity.
-    fn most_plaintext(&self) -> usize {
-        self.without_parity(self.security.overhead())
+    fn most_plaintext(&self, mode: TransferMode) -> usize {
+        self.without_parity(mode, self.security.overhead())
     }
 
-    fn without_parity(&self, overhead: usize) -> usize {
+    fn without_parity(&self, mode: TransferMode, overhead: usize) -> usize {
         let crc = if self.config.checksum { 4 } else { 0 };
-        self.config.max_segment - (HEADER_LEN + overhead + crc)
+        let repair = if mode == TransferMode::QuasiReliable { AROUND_REPAIR } else { 0 };
+        self.config.max_segment - (HEADER_LEN + overhead + crc + repair)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use aquila_fec::rlc::RepairHeader;
 use bytes::Bytes;
 
 use super::super::connection::{Data, Verdict};
@@ -20,6 +21,7 @@ struct Told {
     window: Option<Seq>,
     missing: Vec<Seq>,
     end: Option<Seq>,
+    repair: Option<RepairHeader>,
 }
 
 /// A segment that was opened.
@@ -202,6 +204,7 @@ impl Endpoint {
             InnerOption::Report(report) => {
                 let quality = Quality::told(&report);
                 self.strength.on_quality(&quality, self.config.max_segment);
+                self.strength.on_arrivals(self.counters.segments_out, &quality);
                 self.told = Some(quality);
             }
             InnerOption::Snack(holes) => {
@@ -216,7 +219,10 @@ impl Endpoint {
                 self.lines.iter_mut().for_each(|line| line.pacer.on_hint(rate));
             }
             InnerOption::Final(end) => told.end = Some(end),
-            InnerOption::Block { .. } | InnerOption::Tcpx(_) | InnerOption::Custody(_) => {}
+            InnerOption::Block { first, count, key } => {
+                told.repair = Some(RepairHeader { first, count: u16::from(count) + 1, key });
+            }
+            InnerOption::Tcpx(_) | InnerOption::Custody(_) => {}
         }
     }
 
@@ -280,6 +286,14 @@ impl Endpoint {
             }
             return;
         }
+        if let Some(repair) = told.repair {
+            let was_readable = connection.receiver.is_readable();
+            self.counters.recovered += connection.mend(now, Some((repair, &body)));
+            if !was_readable && connection.receiver.is_readable() {
+                self.events.push_back(EndpointEvent::Readable(connection.id));
+            }
+            return;
+        }
         let (push, syn) = (flags.contains(Flags::PUSH), flags.contains(Flags::SYN));
         if body.is_empty() && !push {
             match syn {
@@ -293,7 +307,8 @@ impl Endpoint {
         if connection.on_data(now, data, &times) != Verdict::New {
             self.counters.duplicates += 1;
         }
-        let connection = &self.connections[at];
+        let connection = &mut self.connections[at];
+        self.counters.recovered += connection.mend(now, None);
         if !was_readable && connection.receiver.is_readable() {
             self.events.push_back(EndpointEvent::Readable(connection.id));
         }

@@ -229,29 +229,6 @@ fn messages_come_as_they_arrive_each_once() {
     assert_eq!(world.events[0].iter().filter(acknowledged).count(), 500);
 }
 
-/// They fitted when they were given, and more parity was asked for before they left.
-#[test]
-fn messages_that_wait_are_not_cut_when_the_code_gets_stronger() {
-    let mut world = World::new(path(1e-3, 0.0), 12, |config| config.protection = Protection::default());
-    let config = ConnectionConfig::messages(TransferMode::Reliable);
-    world.ends[1].listen(1..=1, config);
-    let id = world.ends[0].connect(world.now, config, Port(1), Port(1)).unwrap();
-    world.run(Duration::from_secs(1));
-    let len = world.ends[0].max_message(id);
-    for _ in 0..200 {
-        world.ends[0].send(id, bytes(len), None).unwrap();
-    }
-    world.run(Duration::from_secs(5));
-    assert!(world.ends[0].max_message(id) < len - 40, "more parity: {} of {len}", world.ends[0].max_message(id));
-    let peer = world.opened(1);
-    let mut count = 0;
-    while let Some(piece) = world.ends[1].read(world.now, peer) {
-        assert!(piece.end && piece.bytes == bytes(len), "{} of {len}", piece.bytes.len());
-        count += 1;
-    }
-    assert_eq!(count, 200);
-}
-
 #[test]
 fn modes_without_repetition_keep_the_order_and_count_what_is_missing() {
     for mode in [TransferMode::QuasiReliable, TransferMode::UnreliableConnection] {
@@ -438,4 +415,82 @@ fn a_message_stays_whole_when_the_code_becomes_stronger() {
     assert!(max < message.len(), "it has become stronger: {max} {}", message.len());
     let pieces: Vec<Piece> = std::iter::from_fn(|| world.ends[1].read(world.now, peer)).collect();
     assert!(pieces.len() == 200 && pieces.iter().all(|piece| piece.end && piece.bytes == message), "{}", pieces.len());
+}
+
+/// What is lost comes back from repair segments, in its place, and nothing is sent again.
+#[test]
+fn a_quasi_reliable_connection_gets_back_what_is_lost() {
+    for (wrong, loss, stream) in [(0.0, 0.05, true), (1e-4, 0.0, true), (1e-4, 0.0, false), (1e-5, 0.02, false)] {
+        let mut world = World::new(path(wrong, loss), 14, |config| config.protection = Protection::default());
+        let config = match stream {
+            true => ConnectionConfig { stream: false, ..ConnectionConfig::stream(TransferMode::QuasiReliable) },
+            false => ConnectionConfig::messages(TransferMode::QuasiReliable),
+        };
+        world.ends[1].listen(0..=9, config);
+        let id = world.ends[0].connect(world.now, config, Port(3), Port(3)).unwrap();
+        let mut got = Vec::new();
+        let len = world.ends[0].max_message(id) - 100;
+        for n in 0..3000_u32 {
+            let mut message = bytes(len - n as usize % 50).to_vec();
+            message[..4].copy_from_slice(&n.to_be_bytes());
+            world.ends[0].send(id, message.into(), None).unwrap();
+            world.run(3 * MS);
+        }
+        world.run(Duration::from_secs(1));
+        let peer = world.opened(1);
+        while let Some(piece) = world.ends[1].read(world.now, peer) {
+            let n = u32::from_be_bytes(piece.bytes[..4].try_into().unwrap());
+            assert!(piece.end && piece.bytes[4..] == bytes(len - n as usize % 50)[4..]);
+            got.push(n);
+        }
+        let (sent, came) = (world.ends[0].counters(), world.ends[1].counters());
+        println!("{wrong} {loss}: {} of 3000, {} repairs, {} recovered", got.len(), sent.repairs_out, came.recovered);
+        assert_eq!(got.is_sorted(), stream, "order, if it is asked for");
+        got.sort();
+        got.dedup();
+        // The first segments say little of how much is lost, so one or two of them may be.
+        assert!(got.len() >= 2998 && sent.sent_again == 0);
+        let least = if loss > 0.0 { 40 } else { 1 };
+        assert!(came.recovered >= least && sent.repairs_out < 700, "{sent:?} {came:?}");
+    }
+}
+
+#[test]
+fn repairs_take_the_other_line() {
+    let mut world = World::new(path(0.0, 0.0), 15, |config| {
+        config.lines.push(line(Bitrate::mbps(5)));
+        config.protection = Protection::default();
+    });
+    let config = ConnectionConfig::messages(TransferMode::QuasiReliable);
+    world.ends[1].listen(0..=9, config);
+    let id = world.ends[0].connect(world.now, config, Port(3), Port(3)).unwrap();
+    let [sender, receiver] = &mut world.ends;
+    let (mut now, mut out, mut lines, mut count) = (world.now, Vec::new(), [[0; 2]; 2], 0);
+    for n in 0..2000_u32 {
+        now += 5 * MS;
+        sender.send(id, n.to_be_bytes().to_vec().into(), None).unwrap();
+        while let Some(line) = sender.poll_transmit(now, &mut out) {
+            let is_repair = crate::aerotp::Header::decode(&out).unwrap().flags.contains(Flags::OPTIONS);
+            lines[usize::from(is_repair)][line] += 1;
+            // The first line loses some of what it carries.
+            if line == 1 || n % 40 != 39 {
+                receiver.handle_segment(now, line, &mut out);
+            }
+        }
+        while receiver.poll_transmit(now, &mut out).is_some() {
+            sender.handle_segment(now, 0, &mut out);
+        }
+        sender.handle_timeout(now);
+        receiver.handle_timeout(now);
+    }
+    while let Some(event) = receiver.poll_event() {
+        world.events[1].push(event);
+    }
+    let peer = world.opened(1);
+    while world.ends[1].read(now, peer).is_some() {
+        count += 1;
+    }
+    println!("{lines:?} {count}");
+    assert!(lines[0][0] > 1990 && lines[1][1] > 10 && lines[1][0] == 0, "{lines:?}");
+    assert!(count >= 1990, "{count}");
 }

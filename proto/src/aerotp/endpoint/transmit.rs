@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use aquila_fec::rlc::RepairHeader;
 use bytes::Bytes;
 
 use super::super::connection::{Connection, ConnectionId, Kept};
@@ -29,6 +30,7 @@ pub(super) enum Task {
     Asyn(ConnectionId),
     Probe(ConnectionId),
     New(ConnectionId),
+    Repair(ConnectionId),
     Afin(ConnectionId),
     Datagram,
 }
@@ -52,11 +54,20 @@ impl Endpoint {
         }
         let line = (0..self.lines.len()).find(|at| self.lines[*at].pacer.is_free(now))?;
         while let Some(task) = self.next_task(now) {
+            let line = self.line_for(now, task, line);
             if self.perform(now, line, task, out) {
                 return Some(self.on_line(now, line, out));
             }
         }
         None
+    }
+
+    /// What repairs segments goes over another line than the last of them, if one is free.
+    fn line_for(&self, now: Instant, task: Task, line: usize) -> usize {
+        let Task::Repair(id) = task else { return line };
+        let coder = self.connection(id).and_then(|connection| connection.coder.as_ref());
+        let is_other = |at: &usize| coder.is_some_and(|coder| coder.line != *at) && self.lines[*at].pacer.is_free(now);
+        (0..self.lines.len()).find(is_other).unwrap_or(line)
     }
 
     fn on_line(&mut self, now: Instant, at: usize, out: &[u8]) -> usize {
@@ -81,7 +92,10 @@ impl Endpoint {
             return Some(Task::Report);
         }
         let held_back = self.holds_back(now);
-        let tasks = self.connections.iter().filter_map(|connection| Some((connection, task_of(now, connection)?)));
+        // A greeting and a repair do not fit one segment.
+        let repairs = !self.greets();
+        let tasks =
+            self.connections.iter().filter_map(|connection| Some((connection, task_of(now, connection, repairs)?)));
         let next = tasks.filter(|(connection, _)| !(held_back && connection.config.repeats()));
         // Those of one priority take turns.
         let turn =
@@ -113,6 +127,7 @@ impl Endpoint {
             Task::Asyn(id) => self.send_asyn(now, id, out),
             Task::Probe(id) => self.send_probe(now, id, out),
             Task::New(id) => self.send_new(now, line, id, out),
+            Task::Repair(id) => self.send_repair(now, id, out),
             Task::Afin(id) => self.send_afin(now, id, out),
             Task::Datagram => self.send_waiting_datagram(now, out),
         }
@@ -254,6 +269,7 @@ impl Endpoint {
         let Some(at) = self.index(id) else { return false };
         let config = self.connections[at].config;
         let max = self.segment_room(config.mode, config.stream);
+        let share = self.strength.repairs(self.config.max_segment);
         let rtt = self.rtt;
         let connection = &mut self.connections[at];
         let seq = connection.sender.next();
@@ -262,6 +278,9 @@ impl Endpoint {
         let flags = data_flags(cut.push, asyn);
         if asyn {
             connection.on_asyn_sent(now, &rtt);
+        }
+        if config.mode == TransferMode::QuasiReliable && share > 0.0 {
+            connection.cover(now, line, cut.push, &cut.bytes, share);
         }
         let header = Header::new(connection.local, connection.remote, config.mode, Seq(seq as u32), flags);
         let Some(kept) = self.seal(now, header, std::mem::take(&mut cut.bytes), out) else { return false };
@@ -276,6 +295,21 @@ impl Endpoint {
         }
         self.served = Some(id);
         true
+    }
+
+    fn send_repair(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<u8>) -> bool {
+        let Some(at) = self.index(id) else { return false };
+        let connection = &mut self.connections[at];
+        let mut coded = Vec::new();
+        let Some(repair) = connection.coder.as_mut().and_then(|coder| coder.repair(&mut coded)) else { return false };
+        let mut plaintext = Vec::with_capacity(coded.len() + 10);
+        let RepairHeader { first, count, key } = repair;
+        OptionsWriter::new(&mut plaintext).push(&InnerOption::Block { first, count: (count - 1) as u8, key });
+        plaintext.extend_from_slice(&coded);
+        let seq = Seq(connection.sender.next() as u32);
+        let header = Header::new(connection.local, connection.remote, connection.config.mode, seq, Flags::OPTIONS);
+        self.counters.repairs_out += 1;
+        self.seal(now, header, plaintext, out).is_some()
     }
 
     fn send_again(&mut self, now: Instant, line: usize, id: ConnectionId, out: &mut Vec<u8>) -> bool {
@@ -317,12 +351,12 @@ impl Endpoint {
     fn segment_room(&self, mode: TransferMode, stream: bool) -> usize {
         if !stream {
             // A message fitted when it came. If more parity is wanted now, it has less than that: it is never cut.
-            return self.most_plaintext();
+            return self.most_plaintext(mode);
         }
         let most = self.max_plaintext(mode);
         let around = self.config.max_segment - most;
         let wrong = self.told.and_then(|quality| quality.bit_errors);
-        match wrong.filter(|_| stream && self.config.fit_length && self.config.protection.most() == 0) {
+        match wrong.filter(|_| self.config.fit_length && self.config.protection.most() == 0) {
             Some(wrong) => best_length(around as f64 + 28.0, wrong, self.config.combine).clamp(32, most),
             None => most,
         }
@@ -360,10 +394,12 @@ impl Endpoint {
 }
 
 /// What a connection sends next.
-fn task_of(now: Instant, connection: &Connection) -> Option<Task> {
+fn task_of(now: Instant, connection: &Connection, repairs: bool) -> Option<Task> {
     let id = connection.id;
     if connection.sender.has_again() {
         Some(Task::Again(id))
+    } else if repairs && connection.repair_due() {
+        Some(Task::Repair(id))
     } else if connection.sender.has_new() {
         Some(Task::New(id))
     } else if connection.asyn_due(now) {
