@@ -317,6 +317,10 @@ pub struct LabAerotpArgs {
     /// Seed of the first run of each point
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// In real time, with the kernel's TCP and UDP, over a link of the lab that flips bits, instead of in virtual time: figures 21
+    /// to 23, so many runs of each point
+    #[arg(long, value_name = "RUNS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=100), conflicts_with_all = ["only", "runs", "plot"])]
+    pub live: Option<u64>,
     /// Draw it as well: a picture if the file's name ends with .svg, a page if with .html
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub plot: Option<PathBuf>,
@@ -336,6 +340,8 @@ pub enum AerotpPart {
     Quasi,
     /// Figures 21 to 24: all modes, TCP and UDP
     Modes,
+    /// A million segments in quasi-reliable mode; takes some minutes, and is run only if asked for
+    Long,
 }
 
 #[derive(Debug, Args)]
@@ -659,6 +665,8 @@ Examples:
   aquila lab aerotp                                      all, about a minute of two processors
   aquila lab aerotp --only modes --runs 5 --plot modes.html
   aquila lab aerotp --json > figures.json
+  aquila lab aerotp --only long                          a million segments
+  aquila lab aerotp --live                               in real time, some seven minutes
 
 Exit code: 0, 1 if a figure falls short of its bound.";
 

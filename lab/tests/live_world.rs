@@ -8,6 +8,8 @@
 //! cargo test -p aquila-lab --test live_world [-- NAME...]
 //! ```
 
+#[path = "live/aerotp.rs"]
+mod aerotp;
 #[path = "live/cleanup.rs"]
 mod cleanup;
 #[path = "live/harness.rs"]
@@ -54,6 +56,7 @@ fn main() {
             plans::closed_loops_go_on_when_a_command_has_arrived,
         ),
         Test::inside("tls_comes_back_as_the_model_does", plans::tls_comes_back_as_the_model_does),
+        Test::inside("aerotp_delivers_where_bits_are_wrong", aerotp::aerotp_delivers_where_bits_are_wrong),
         Test::inside("mptcp_goes_on_over_another_link", plans::mptcp_goes_on_over_another_link),
         Test::inside("captures_say_what_became_of_packets", plans::captures_say_what_became_of_packets),
         Test::outside("exit_codes_come_out", cleanup::exit_codes_come_out),

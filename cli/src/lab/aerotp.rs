@@ -1,12 +1,16 @@
 //! `aquila lab aerotp`.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use aquila_lab::aerotp::limits::Limits;
-use aquila_lab::aerotp::suite::{self, Extent, Line, Point, Report};
+use aquila_lab::aerotp::live::{self, LiveScheme};
+use aquila_lab::aerotp::ours::Ours;
+use aquila_lab::aerotp::peers::Congestion;
+use aquila_lab::aerotp::suite::{self, Extent, Line, Long, Point, Report};
 use aquila_lab::aerotp::targets::{self, Bound, Target};
-use aquila_lab::aerotp::{plots, reference};
+use aquila_lab::aerotp::{self, Channel, Scheme, Task, plots, reference};
 use aquila_lab::report::standalone;
 
 use crate::Failure;
@@ -15,6 +19,9 @@ use crate::plan::table::Table;
 
 /// Runs what was asked for, draws it if asked to, and prints it.
 pub fn run(args: &LabAerotpArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
+    if let Some(repeats) = args.live {
+        return run_live(args, repeats, out);
+    }
     if let Some(path) = &args.plot {
         crate::plan::check_name(path).map_err(Failure::Config)?;
     }
@@ -23,13 +30,14 @@ pub fn run(args: &LabAerotpArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
         set_up: has(AerotpPart::SetUp),
         quasi: has(AerotpPart::Quasi),
         modes: has(AerotpPart::Modes),
+        long: if args.only.contains(&AerotpPart::Long) { MILLION } else { 0 },
         seeds: args.runs,
         set_up_seeds: args.runs * 50,
         first_seed: args.seed,
     };
-    let live = io::stderr().is_terminal();
+    let is_terminal = io::stderr().is_terminal();
     let progress = |done: usize, of: usize| {
-        if live && (done.is_multiple_of(16) || done == of) {
+        if is_terminal && (of < 16 || done.is_multiple_of(16) || done == of) {
             eprint!("\r{done} of {of} runs{}", if done == of { "\r\x1b[K" } else { "" });
         }
     };
@@ -78,6 +86,9 @@ fn write_all(out: &mut Vec<u8>, report: &Report, targets: &[Target], markdown: b
         if !report.modes.is_empty() {
             put(out, &format!("All modes, TCP and UDP: {title}"), &lines(&report.modes, *value))?;
         }
+    }
+    if !report.long.is_empty() {
+        put(out, "Quasi-reliable at 1e-4, a long transfer, delivered in order", &long(&report.long))?;
     }
     put(out, "What is to be reached", &bounds(targets))
 }
@@ -137,6 +148,23 @@ fn set_up(lines: &[Line]) -> Table {
     table
 }
 
+fn long(rows: &[Long]) -> Table {
+    let mut table =
+        Table::new(&["", "segments", "lost", "overhead", "of it parity and repairs", "ms, p50 / p95 / max since sent"]);
+    for row in rows {
+        let delay = row.since_sent;
+        table.push(vec![
+            row.name.clone(),
+            row.segments.to_string(),
+            row.lost.to_string(),
+            format!("{:.2} %", row.overhead * 100.0),
+            format!("{:.2} %", row.protection * 100.0),
+            format!("{} / {} / {}", ms(delay.p50), ms(delay.p95), ms(delay.max)),
+        ]);
+    }
+    table
+}
+
 fn limits(limits: &[Limits]) -> Table {
     let mut table = Table::new(&[
         "wrong bits",
@@ -180,6 +208,101 @@ fn bounds(targets: &[Target]) -> Table {
         table.push(vec![target.what.clone(), bound, format!("{:.3}", target.value), verdict.into()]);
     }
     table
+}
+
+/// Segments of a long transfer.
+const MILLION: u64 = 1_000_000;
+/// Bit error rates of live runs, and when one is given up.
+const LIVE_ERRORS: [f64; 4] = [0.0, 1e-5, 3.5e-5, 1e-4];
+const LIVE_LIMIT: Duration = Duration::from_secs(20);
+
+/// A live contender, and what it is in virtual time if there is a model of it.
+type Pair = (&'static str, LiveScheme, Option<Scheme>);
+
+fn live_contenders() -> Vec<Pair> {
+    let ours = |name, ours| (name, LiveScheme::Ours(ours), Some(Scheme::Ours(ours)));
+    let udp = |name, checksum| (name, LiveScheme::Udp { checksum }, Some(Scheme::Udp { checksum }));
+    vec![
+        ours("reliable, no parity, 1500 bytes", Ours::PLAIN),
+        ours("reliable, no parity, combining", Ours::COMBINING),
+        ours("reliable", Ours::ADAPTIVE),
+        ours("near-reliable", Ours::NEAR),
+        ours("quasi-reliable", Ours::QUASI),
+        udp("UDP", true),
+        udp("UDP without checksum", false),
+        ("TCP CUBIC", LiveScheme::Tcp("cubic"), Some(Scheme::Tcp(Congestion::Cubic))),
+        ("TCP NewReno", LiveScheme::Tcp("reno"), Some(Scheme::Tcp(Congestion::NewReno))),
+        ("TCP BBR", LiveScheme::Tcp("bbr"), None),
+    ]
+}
+
+/// Of a contender, a live line and one of virtual time.
+#[derive(Debug, serde::Serialize)]
+struct LiveLine {
+    live: Line,
+    virtual_time: Option<Line>,
+}
+
+fn run_live(args: &LabAerotpArgs, repeats: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let sandbox = super::live::enter()?;
+    let mut lines = Vec::new();
+    for (name, live, model) in live_contenders() {
+        let (mut live_points, mut model_points) = (Vec::new(), Vec::new());
+        for bit_errors in LIVE_ERRORS {
+            let task = Task { limit: LIVE_LIMIT, ..Task::new(Channel::airborne(bit_errors)) };
+            let seeds = || args.seed..args.seed + repeats;
+            let outcomes: Result<Vec<_>, _> = seeds().map(|seed| live::run(&sandbox, live, &task, seed)).collect();
+            let outcomes = outcomes.map_err(|error| Failure::Runtime(error.into()))?;
+            let point = suite::summed_up(&task.channel, &outcomes);
+            eprintln!("{name} at {}: {:.3} Mbit/s", rate(bit_errors), point.goodput.mean);
+            live_points.push(point);
+            if let Some(scheme) = model {
+                let seeds = args.seed..args.seed + args.runs;
+                let outcomes: Vec<_> = seeds.map(|seed| aerotp::run(scheme, &task, seed)).collect();
+                model_points.push(suite::summed_up(&task.channel, &outcomes));
+            }
+        }
+        let line = |points| Line { name: name.to_owned(), points };
+        lines.push(LiveLine { live: line(live_points), virtual_time: model.map(|_| line(model_points)) });
+    }
+    let written = match args.json {
+        true => serde_json::to_writer(&mut *out, &lines).map_err(io::Error::from).and_then(|()| writeln!(out)),
+        false => write_live(out, &lines, args.markdown),
+    };
+    written.map_err(|error| Failure::Runtime(error.into()))
+}
+
+fn write_live(out: &mut Vec<u8>, lines: &[LiveLine], markdown: bool) -> io::Result<()> {
+    let figures: [(&str, Cell); 3] = [
+        ("goodput, Mbit/s, mean and standard deviation", |point| {
+            format!("{:.3} ±{:.3}", point.goodput.mean, point.goodput.sd)
+        }),
+        ("from the write to the delivery, ms, p50 / p95", |point| {
+            format!("{} / {}", ms(point.since_written.p50), ms(point.since_written.p95))
+        }),
+        ("delivered, kB of 1000; damaged in brackets", |point| match point.damaged > 0.0 {
+            true => format!("{:.1} ({:.1})", point.delivered.mean * 1e3, point.damaged * 1e3),
+            false => format!("{:.1}", point.delivered.mean * 1e3),
+        }),
+    ];
+    for (title, cell) in figures {
+        writeln!(out, "Live, and in virtual time: {title}; at most {} s\n", LIVE_LIMIT.as_secs())?;
+        let rates = LIVE_ERRORS.map(rate);
+        let header: Vec<&str> = ["", ""].into_iter().chain(rates.iter().map(String::as_str)).collect();
+        let mut table = Table::new(&header);
+        for line in lines {
+            let row = |name: &str, kind: &str, line: &Line| {
+                [name.to_owned(), kind.to_owned()].into_iter().chain(line.points.iter().map(cell)).collect()
+            };
+            table.push(row(&line.live.name, "live", &line.live));
+            if let Some(model) = &line.virtual_time {
+                table.push(row("", "virtual", model));
+            }
+        }
+        if markdown { table.write_markdown(out) } else { table.write(out) }?;
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -64,6 +64,12 @@ impl Ledger {
         }
     }
 
+    /// The bytes that left for the first time in that packet.
+    pub fn span(&self, packet: usize) -> Option<(u64, u64)> {
+        let from = if packet > 0 { self.sent.get(packet - 1)?.0 } else { 0 };
+        Some((from, self.sent.get(packet)?.0))
+    }
+
     /// These have come out.
     pub fn on_delivered(&mut self, now: Instant, from: u64, to: u64) {
         self.delivered.push((from, to, now));

@@ -8,6 +8,7 @@
 //! | [`ledger`] | when each byte was written, sent first, and delivered |
 //! | [`limits`] | what no transport can exceed, by formula |
 //! | [`reference`] | what the paper claims, and what ns-3 gives for TCP and UDP |
+//! | [`live`] | the same in real time, over TUN devices |
 //! | [`suite`] | which runs a figure consists of, and their means |
 //! | [`targets`] | the figures that we want to reach |
 //! | [`plots`] | the same to look at |
@@ -17,6 +18,7 @@
 
 pub mod ledger;
 pub mod limits;
+pub mod live;
 pub mod ours;
 pub mod peers;
 pub mod plots;

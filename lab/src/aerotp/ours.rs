@@ -52,27 +52,26 @@ impl Ours {
     /// The same in near-reliable mode.
     pub const NEAR: Self = Self { mode: TransferMode::NearReliable, ..Self::ADAPTIVE };
     /// Quasi-reliable, with parity as bit errors ask for.
-    pub const QUASI: Self = Self { mode: TransferMode::QuasiReliable, stream: false, ..Self::ADAPTIVE };
+    pub const QUASI: Self = Self { mode: TransferMode::QuasiReliable, ..Self::ADAPTIVE };
     /// An unreliable connection without parity.
-    pub const UNRELIABLE: Self = Self { mode: TransferMode::UnreliableConnection, stream: false, ..Self::COMBINING };
+    pub const UNRELIABLE: Self = Self { mode: TransferMode::UnreliableConnection, ..Self::COMBINING };
 
     /// Quasi-reliable with so many words of parity.
     pub const fn quasi(words: u16) -> Self {
         Self { protection: Protection::Fixed(words), ..Self::QUASI }
     }
 
-    fn connection(&self) -> ConnectionConfig {
-        match (self.stream, self.mode) {
-            (true, mode) => ConnectionConfig::stream(mode),
-            // In order, as it is meant.
-            (false, mode @ TransferMode::QuasiReliable) => {
-                ConnectionConfig { stream: false, ..ConnectionConfig::stream(mode) }
-            }
-            (false, mode) => ConnectionConfig::messages(mode),
+    pub(super) fn connection(&self) -> ConnectionConfig {
+        let config = ConnectionConfig::stream(self.mode);
+        match (self.stream, self.mode, self.protection) {
+            (false, mode, _) => ConnectionConfig::messages(mode),
+            // With repairs, what is lost may still come.
+            (true, TransferMode::QuasiReliable, Protection::Adaptive { .. }) => config,
+            (true, ..) => ConnectionConfig { hold: Duration::ZERO, ..config },
         }
     }
 
-    fn endpoint(&self, channel: &Channel, end: usize, seed: u64) -> Endpoint {
+    pub(super) fn endpoint(&self, channel: &Channel, end: usize, seed: u64) -> Endpoint {
         let identity = |n: u8| Arc::new(Identity::from_seed([n; 32]));
         let (own, peer) = if end == 0 { (1, 2) } else { (2, 1) };
         let security = SecurityConfig {
@@ -132,12 +131,14 @@ struct World<'a> {
     /// Places of messages among all bytes.
     messages: Vec<u64>,
     read: u64,
+    /// Of a stream: the next segment that comes out.
+    segment: usize,
     ledger: Ledger,
 }
 
 /// Behind the number of a message.
-const FILLING: u8 = 0x5a;
-const PORTS: (Port, Port) = (Port(5000), Port(80));
+pub(super) const FILLING: u8 = 0x5a;
+pub(super) const PORTS: (Port, Port) = (Port(5000), Port(80));
 /// Without delivery for so long after the last write, nothing more is to be expected where nothing is repeated.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -164,6 +165,7 @@ impl<'a> World<'a> {
             next_write: start,
             messages: vec![0],
             read: 0,
+            segment: 0,
             ledger: Ledger::new(start),
         }
     }
@@ -198,7 +200,10 @@ impl<'a> World<'a> {
     fn write(&mut self) {
         while self.next_write <= self.now && self.ledger.written() < self.task.bytes {
             let left = self.task.bytes - self.ledger.written();
-            let fits = self.ends[0].max_message(self.id);
+            let fits = match self.is_stream {
+                true => self.ends[0].segment_payload(self.id),
+                false => self.ends[0].max_message(self.id),
+            };
             let mut bytes = vec![FILLING; fits.min(left as usize).max(4)];
             if !self.is_stream {
                 bytes[..4].copy_from_slice(&(self.messages.len() as u32 - 1).to_be_bytes());
@@ -255,7 +260,10 @@ impl<'a> World<'a> {
             let is_whole = piece.bytes.iter().skip(if self.is_stream { 0 } else { 4 }).all(|byte| *byte == FILLING);
             assert!(is_whole, "what is delivered is what was written");
             let (from, to) = match self.is_stream {
-                true => (self.read, self.read + piece.bytes.len() as u64),
+                true => {
+                    self.segment += piece.skipped as usize + 1;
+                    self.ledger.span(self.segment - 1).expect("it has been sent")
+                }
                 false => {
                     let number = u32::from_be_bytes(piece.bytes[..4].try_into().expect("four bytes")) as usize;
                     (self.messages[number], self.messages[number + 1])

@@ -64,6 +64,15 @@ pub fn of(report: &Report) -> Vec<Target> {
     add("reliable at 1e-4, segment p95 over propagation, ms", Bound::AtMost(25.0), segment.map(over));
     let overhead = |point: &Point| point.overhead.map(|overhead| overhead.mean);
     add("overhead without parity at 1e-4", Bound::AtMost(2.45), combining.and_then(overhead));
+    for long in report.long.iter().filter(|long| long.name.starts_with("serial")) {
+        let name = &long.name;
+        add(
+            &format!("quasi-reliable at 1e-4, {name}, lost of {}", long.segments),
+            Bound::AtMost(0.0),
+            Some(long.lost as f64),
+        );
+        add(&format!("quasi-reliable at 1e-4, {name}, parity and repairs"), Bound::AtMost(0.07), Some(long.protection));
+    }
     all
 }
 

@@ -8,8 +8,11 @@ use std::os::fd::AsRawFd;
 
 use nix::libc;
 
-/// UDP packets over IPv4 leave without a checksum.
-pub(super) fn without(socket: &impl AsRawFd) -> io::Result<()> {
+/// UDP packets over IPv4 leave this socket without a checksum: what is damaged on the way is handed over.
+///
+/// # Errors
+/// What the system says.
+pub fn without(socket: &impl AsRawFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option's value is an int, which lives until the call returns, and `len` is its size.

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+pub use checksum::without as without_checksum;
 pub use spec::{LineSpec, ParseRadioError, RadioSpec, mode_name, mode_of};
 
 /// What a radio's line has to say.
