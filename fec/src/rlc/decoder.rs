@@ -153,6 +153,12 @@ impl Decoder {
         self.known[place(number)].as_deref().map(|symbol| (number, &symbol[LENGTH..]))
     }
 
+    /// A packet of the window, if it came or was recovered.
+    pub fn packet(&self, number: u32) -> Option<&[u8]> {
+        let is_within = number.wrapping_sub(self.oldest) < self.next.wrapping_sub(self.oldest);
+        self.known[place(number)].as_deref().filter(|_| is_within).map(|symbol| &symbol[LENGTH..])
+    }
+
     /// Counts since the beginning.
     pub fn statistics(&self) -> Statistics {
         self.statistics

@@ -60,6 +60,11 @@ impl Encoder {
         Ok(number)
     }
 
+    /// Number of the next packet.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
     /// Packets in the window.
     pub fn window(&self) -> usize {
         self.window.len()
@@ -81,8 +86,22 @@ impl Encoder {
     /// The same of the last `count` packets, or of all if they are fewer.
     pub fn repair_of(&mut self, count: usize, coded: &mut Vec<u8>) -> Option<RepairHeader> {
         let count = count.min(self.window.len());
-        let symbols = self.window.range(self.window.len() - count..);
+        self.repair_between(self.next.wrapping_sub(count as u32), self.next, coded)
+    }
+
+    /// The same of the packets from `first` on and before `end`, as far as they are in the window. For packets that are
+    /// known to be lost: a repair of one packet is that packet again.
+    pub fn repair_between(&mut self, first: u32, end: u32, coded: &mut Vec<u8>) -> Option<RepairHeader> {
+        // Distances, since numbers wrap.
+        if end.wrapping_sub(first) > u32::MAX / 2 {
+            return None;
+        }
+        let back = |number: u32| self.next.wrapping_sub(number) as usize;
+        let len = self.window.len();
+        let (from, to) = (len - back(first).min(len), len.checked_sub(back(end))?);
+        let symbols = self.window.range(from..to.max(from));
         let longest = symbols.clone().map(Vec::len).max()?;
+        let count = symbols.len();
         let key = self.key;
         self.key = key.wrapping_add(1);
         coded.clear();
@@ -93,7 +112,7 @@ impl Encoder {
             (sources[n], coefficients[n]) = (symbol, coefficient);
         }
         self.kernel.product(&mut [&mut coded[..]], &sources[..count], &coefficients[..count]);
-        Some(RepairHeader { first: self.next.wrapping_sub(count as u32), count: count as u16, key })
+        Some(RepairHeader { first: self.next.wrapping_sub((len - from) as u32), count: count as u16, key })
     }
 
     fn pop(&mut self) {

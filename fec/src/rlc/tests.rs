@@ -59,6 +59,30 @@ fn a_repair_is_as_described() {
 }
 
 #[test]
+fn a_part_of_the_window_is_repaired_by_itself() {
+    let mut encoder = Encoder::new(Limits { packets: 5, bytes: 1000 }, u32::MAX - 3);
+    (0..7).for_each(|n| assert_eq!(encoder.push(&[n; 9]), Ok((u32::MAX - 3).wrapping_add(n.into()))));
+    let mut coded = Vec::new();
+    let mut part = |first: u32, end| {
+        let header = encoder.repair_between(first, end, &mut coded)?;
+        Some((header.first, header.count))
+    };
+    assert_eq!(part(0, 1), Some((0, 1)));
+    assert_eq!(part(u32::MAX, 2), Some((u32::MAX, 3)));
+    assert_eq!(part(u32::MAX - 3, 1), Some((u32::MAX - 1, 3)), "as far as it is there");
+    for (first, end) in [(0, 0), (1, 0), (u32::MAX - 3, u32::MAX - 1), (0, 4), (4, 5), (3, 1)] {
+        assert_eq!(part(first, end), None, "{first} to {end}");
+    }
+    let mut decoder = Decoder::new(Limits::default());
+    for n in [0u8, 1, 2, 3, 5, 6] {
+        decoder.handle_packet((u32::MAX - 3).wrapping_add(n.into()), &[n; 9]);
+    }
+    let header = encoder.repair_between(0, 1, &mut coded).unwrap();
+    decoder.handle_repair(header, &coded);
+    assert_eq!(decoder.poll_recovered(), Some((0, &[4; 9][..])));
+}
+
+#[test]
 fn the_window_is_bounded_in_packets_and_bytes() {
     let mut encoder = Encoder::new(Limits { packets: 3, bytes: 100 }, 0);
     assert_eq!(encoder.repair(&mut Vec::new()), None);
