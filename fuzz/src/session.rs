@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use aquila_fec::rlc::RepairHeader;
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::quic::QuicBearer;
 use aquila_proto::session::{self, BearerConfig};
@@ -13,7 +14,9 @@ use aquila_proto::signing::Place;
 use aquila_proto::wire::datagram::{BulkPiece, BulkWindow, DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
 use aquila_proto::wire::message::{Hello, MessageHeader, put_copy};
+use aquila_proto::video::{FragmentFlags, FragmentHeader, VideoParity};
 use aquila_proto::wire::receipt::Receipt;
+use aquila_proto::wire::repair::VideoRepair;
 use aquila_proto::wire::{flow, varint::put_varint};
 use aquila_proto::{BearerId, Class, Event, Output, Session, SessionConfig, Side, Usage};
 use bytes::BytesMut;
@@ -118,7 +121,7 @@ impl Pair {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(22) {
+        match input.below(24) {
             0 | 1 => self.wait(input.step()),
             2 => self.in_datagram(input.short_bytes().to_vec()),
             3 => self.send_message(input),
@@ -207,6 +210,24 @@ impl Pair {
                 let before = u64::from(input.u32()) << 32 | u64::from(input.u32());
                 Receipt { epoch, newest: input.u8().into(), before }.put(&mut body);
                 self.in_datagram(body);
+            }
+            21 => {
+                // A fragment with a number, near those before.
+                let (number, bits) = (u16::from(input.u8()), input.u8());
+                let flags = FragmentFlags { last: bits & 1 != 0, ..FragmentFlags::default() };
+                let (frame, index) = (u32::from(bits >> 3), u32::from(bits >> 1 & 3));
+                let mut body = Vec::new();
+                FragmentHeader { flags, frame, index, waited_ms: None, number: Some(number) }.put(&mut body);
+                body.extend_from_slice(input.short_bytes());
+                self.send_datagram(flow::VIDEO, &body);
+            }
+            22 => {
+                let far = if input.bool() { input.u32() } else { input.u8().into() };
+                let header = RepairHeader { first: far, count: 1 + u16::from(input.u8()), key: input.u8().into() };
+                let mut body = Vec::new();
+                VideoRepair { video: u64::from(input.u8() & 17), settled: input.u8().into(), header }.put(&mut body);
+                body.extend_from_slice(input.short_bytes());
+                self.send_datagram(flow::VIDEO_REPAIR, &body);
             }
             _ => self.restart(),
         }
@@ -439,6 +460,7 @@ fn new_session(side: Side, listens: bool, began: Instant, now: Instant, life: u8
     let since_1970 = SINCE_1970 + (now - began);
     let mut config = SessionConfig::new(side, quic_config(side, listens), now, since_1970, [life; 32]);
     config.epoch = 1000 + u64::from(life);
+    config.video_parity = VideoParity { share: 0.5, frames: 3, repeat: true };
     config.replay = replay;
     config.bearers = vec![BearerConfig::default(), BearerConfig { name: "other".into(), ..BearerConfig::default() }];
     Session::new(config).expect("a valid configuration")

@@ -59,7 +59,8 @@ pub fn reassembly(data: &[u8]) {
                 let mut fragment = Vec::new();
                 let waited_ms = (bits & 32 != 0 && !flags.abandoned).then_some(u16::from(bits) << 2);
                 let frame = frame.wrapping_add(input.below(8) as u32);
-                FragmentHeader { flags, frame, index, waited_ms }.put(&mut fragment);
+                let number = (bits & 128 != 0).then_some(u16::from(bits) * 0x101);
+                FragmentHeader { flags, frame, index, waited_ms, number }.put(&mut fragment);
                 fragment.extend_from_slice(input.short_bytes());
                 receiver.push(now, &fragment);
             }

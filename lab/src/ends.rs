@@ -9,7 +9,7 @@ use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::identity::Identity;
 use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore};
 use aquila_proto::session::BearerConfig;
-use aquila_proto::video::SendQueueConfig;
+use aquila_proto::video::{SendQueueConfig, VideoParity};
 use aquila_proto::{BearerId, Session, SessionConfig, Side, Usage};
 
 /// What an end is, through all its lives.
@@ -31,6 +31,8 @@ pub struct EndConfig {
     pub bearers: Vec<Usage>,
     /// Radios, which both sides know of.
     pub radios: Vec<RadioConfig>,
+    /// How video is repaired.
+    pub parity: VideoParity,
 }
 
 /// One end: a process that can die and be started anew.
@@ -91,7 +93,7 @@ impl End {
         now: Instant,
         elapsed: Duration,
     ) -> Result<Self, rustls::Error> {
-        let EndConfig { side, mtu, cameras, seed, encoder, congestion, bearers, radios } = config;
+        let EndConfig { side, mtu, cameras, seed, encoder, congestion, bearers, radios, parity } = config;
         let (air, ground) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
         let (identity, peer) = match side {
             Side::Air => (air, ground.public()),
@@ -130,6 +132,7 @@ impl End {
         }
         session.congestion = congestion;
         session.encoder = encoder;
+        session.video_parity = parity;
         session.video = vec![SendQueueConfig::default(); cameras.max(1)];
         Ok(Self { session: Session::new(session)?, deadline: now, stored, life })
     }

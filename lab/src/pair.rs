@@ -13,6 +13,7 @@ use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, TicketStore};
 use aquila_proto::session::{Arrival, BearerConfig, Stats};
+use aquila_proto::video::VideoParity;
 use aquila_proto::{BearerId, Bitrate, Class, Event, LinkState, Output, Session, Side, Usage};
 use bytes::{Bytes, BytesMut};
 
@@ -43,7 +44,7 @@ pub struct PairConfig {
 }
 
 impl PairConfig {
-    fn end(&self, side: Side) -> EndConfig {
+    fn end(&self, side: Side, parity: VideoParity) -> EndConfig {
         EndConfig {
             side,
             mtu: self.mtu,
@@ -53,6 +54,7 @@ impl PairConfig {
             congestion: CongestionConfig::default(),
             bearers: std::iter::once(Usage::Normal).chain(self.beside.iter().map(|(.., usage)| *usage)).collect(),
             radios: self.radios.iter().map(|(radio, ..)| *radio).collect(),
+            parity,
         }
     }
 }
@@ -181,6 +183,7 @@ impl Recorded {
 #[derive(Debug)]
 pub struct Pair {
     config: PairConfig,
+    parity: VideoParity,
     start: Instant,
     now: Instant,
     air: Node,
@@ -238,12 +241,18 @@ const AIR: &str = "198.51.100.7:40001";
 impl Pair {
     /// Both ends made, not connected yet; see [`Pair::connect`].
     pub fn new(config: PairConfig) -> Self {
+        Self::with_parity(config, VideoParity::default())
+    }
+
+    /// The same, with video repaired like this.
+    pub fn with_parity(config: PairConfig, parity: VideoParity) -> Self {
         // Any instant will do: only differences to it count.
         let start = Instant::now();
         let tickets = || Arc::new(Tickets { leaky: config.leaky_tickets, ..Tickets::default() });
         let node = |side, address: &str| {
             let stored = Stored::with_tickets(tickets());
-            let end = End::new(config.end(side), 1, stored, start, Duration::ZERO).expect("a valid configuration");
+            let end =
+                End::new(config.end(side, parity), 1, stored, start, Duration::ZERO).expect("a valid configuration");
             let first: SocketAddr = address.parse().expect("a valid address");
             let addresses = (0..=config.beside.len() as u16).map(|n| SocketAddr::new(first.ip(), first.port() + n));
             Node { end, addresses: addresses.collect() }
@@ -285,6 +294,7 @@ impl Pair {
             recovery_wanted: 0,
             targets: Vec::new(),
             hash: Fnv::default(),
+            parity,
             config,
         }
     }
@@ -467,7 +477,7 @@ impl Pair {
 
     /// An end's process dies and is started anew with what it had stored. A restarted aircraft connects by itself.
     pub fn restart(&mut self, side: Side) {
-        let (now, elapsed, config) = (self.now, self.elapsed() + self.clock_jump, self.config.end(side));
+        let (now, elapsed, config) = (self.now, self.elapsed() + self.clock_jump, self.config.end(side, self.parity));
         let end = &mut self.node(side).end;
         let stored = end.take_stored();
         *end = End::new(config, end.life + 1, stored, now, elapsed).expect("a valid configuration");

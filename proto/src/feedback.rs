@@ -101,6 +101,8 @@ pub struct SentLog {
     in_flight: ByteCount,
     received: u64,
     lost: u64,
+    /// Something urgent has left on this connection.
+    has_urgent: bool,
 }
 
 /// A datagram of a session.
@@ -119,6 +121,17 @@ pub enum Kept {
     Batch(u64),
     /// The piece of bulk from that offset on.
     Bulk(u64),
+    /// The fragment of video with that running number. It is not kept as it is, but may be repaired while that is of use.
+    Fragment(u8, u32),
+    /// A repair of video, of that flow and round.
+    Repair(u8, u32),
+}
+
+impl Kept {
+    /// Its fate is wanted soon, even if it may be the wrong one.
+    fn is_urgent(self) -> bool {
+        matches!(self, Self::Fragment(..) | Self::Repair(..))
+    }
 }
 
 /// What became of a datagram that carried something which is kept.
@@ -152,10 +165,15 @@ struct Sent {
     seq: u64,
     leaving: Leaving,
     known: bool,
+    /// Its fate has been told, perhaps before it was known.
+    told: bool,
 }
 
 impl Sent {
-    fn fate(&self, received: bool) -> Option<Fate> {
+    fn fate(&mut self, received: bool) -> Option<Fate> {
+        if std::mem::replace(&mut self.told, true) {
+            return None;
+        }
         Some(Fate { datagram: self.seq, kept: self.leaving.kept?, received })
     }
 
@@ -171,6 +189,10 @@ const LOST_BEHIND: u64 = 16;
 /// One that left so long before one that arrived is lost too (RFC 9002 §6.1.2): small streams would wait long for sixteen.
 const LOST_AFTER_US: u64 = 100_000;
 
+/// The same of what is wanted soon (RFC 9002 §6.1.1).
+const SUSPECT_BEHIND: u64 = 3;
+const SUSPECT_AFTER_US: u64 = 10_000;
+
 impl SentLog {
     /// Number of the next datagram on this connection, from 0.
     pub fn next_datagram(&self) -> u64 {
@@ -184,7 +206,8 @@ impl SentLog {
 
     /// Notes that the datagram with [`SentLog::next_seq`] has been sent.
     pub fn on_sent(&mut self, leaving: Leaving) {
-        self.sent.push_back(Sent { seq: self.next_seq, leaving, known: false });
+        self.sent.push_back(Sent { seq: self.next_seq, leaving, known: false, told: false });
+        self.has_urgent |= leaving.kept.is_some_and(Kept::is_urgent);
         self.next_seq += 1;
         self.in_flight += leaving.bytes;
         if self.sent.len() > 2 * MEMORY
@@ -214,8 +237,8 @@ impl SentLog {
     }
 
     /// Fates that the reports so far have told.
-    pub fn take_fates(&mut self) -> impl Iterator<Item = Fate> {
-        self.fates.drain(..)
+    pub fn take_fates(&mut self) -> Vec<Fate> {
+        std::mem::take(&mut self.fates)
     }
 
     /// Takes in a report; see [`SentLog::reports`] for what it says.
@@ -247,10 +270,15 @@ impl SentLog {
         if let Some(highest) = highest {
             self.reported = self.reported.max(Some(highest));
             let sent_us = self.sent[(highest - oldest) as usize].leaving.at_us;
+            if self.has_urgent
+                && let Some(Some(arrival)) = feedback.arrivals.get((highest - first) as usize)
+            {
+                self.suspect(highest, sent_us, clock.saturating_sub(unwrap_us(clock, arrival.at_us)));
+            }
             let is_past = |sent: &&Sent| {
                 sent.seq < highest && (sent.seq + LOST_BEHIND < highest || sent.leaving.at_us + LOST_AFTER_US < sent_us)
             };
-            while let Some(front) = self.sent.front().filter(is_past).copied() {
+            while let Some(mut front) = self.sent.front().filter(is_past).copied() {
                 self.sent.pop_front();
                 if !front.known {
                     self.lost += 1;
@@ -261,6 +289,21 @@ impl SentLog {
             }
         }
         self.reports.sort_by_key(|report| report.sent_us);
+    }
+
+    /// Tells of urgent datagrams that they are lost as soon as it seems so: three that left later have arrived, or one that
+    /// left 10 ms later, or would have. `highest` has, `age_us` before the report.
+    fn suspect(&mut self, highest: u64, sent_us: u64, age_us: u64) {
+        let seems_lost = |sent: &Sent| {
+            let at_us = sent.leaving.at_us;
+            sent.seq + SUSPECT_BEHIND <= highest
+                || at_us + SUSPECT_AFTER_US <= sent_us + if sent.seq > highest { age_us } else { 0 }
+        };
+        for sent in &mut self.sent {
+            if !sent.known && sent.leaving.kept.is_some_and(Kept::is_urgent) && seems_lost(sent) {
+                self.fates.extend(sent.fate(false));
+            }
+        }
     }
 
     /// What the last report told that was not known before, in sending order.
@@ -310,7 +353,7 @@ mod tests {
         let lost = seen.len() as u64 - arrived;
         assert!(arrived > 62_900 && lost > 6_900, "{arrived} {lost}");
         assert_eq!(sent.received_and_lost(), (arrived, lost));
-        let fates: Vec<Fate> = sent.take_fates().collect();
+        let fates: Vec<Fate> = sent.take_fates();
         assert!(
             fates.len() >= 9_990
                 && fates.iter().all(|fate| fate.kept == Kept::Batch(fate.datagram) && fate.datagram % 7 == 0)

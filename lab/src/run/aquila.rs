@@ -9,6 +9,7 @@ use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
 use aquila_proto::session::Arrival;
+use aquila_proto::video::VideoParity;
 use aquila_proto::{BearerId, Bitrate, Event, Output as SessionOutput, Side, Usage};
 use bytes::BytesMut;
 
@@ -95,6 +96,7 @@ impl Aquila {
             congestion,
             bearers,
             radios: Vec::new(),
+            parity: VideoParity::default(),
         };
         let links = config.bearers.len();
         let end = |side| {

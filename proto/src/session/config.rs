@@ -10,7 +10,7 @@ use crate::quic::QuicConfig;
 use crate::replication::Reliability;
 use crate::sched::outbox::OutboxLimits;
 use crate::sched::telemetry::TelemetryLimits;
-use crate::video::{ReassemblerConfig, SendQueueConfig};
+use crate::video::{ReassemblerConfig, SendQueueConfig, VideoParity};
 
 /// Which end this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,6 +68,8 @@ pub struct SessionConfig {
     pub policy: Policy,
     /// One send queue per video flow.
     pub video: Vec<SendQueueConfig>,
+    /// How video is repaired, if at all; what the other side sends is repaired as that says.
+    pub video_parity: VideoParity,
     /// How received fragments are put together.
     pub reassembly: ReassemblerConfig,
     /// Congestion control.
@@ -98,6 +100,7 @@ impl SessionConfig {
             telemetry: TelemetryLimits::default(),
             policy: Policy::default(),
             video: vec![SendQueueConfig::default()],
+            video_parity: VideoParity::default(),
             reassembly: ReassemblerConfig::default(),
             congestion: CongestionConfig::default(),
             encoder: EncoderRange::default(),

@@ -109,7 +109,7 @@ fn try_lies(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
                     }
                 };
                 log.on_feedback(&feedback);
-                unreported += log.take_fates().count() as u64;
+                unreported += log.take_fates().len() as u64;
                 let load = Load { in_flight: log.in_flight(), queued: ByteCount::ZERO, ..Load::default() };
                 controller.on_reports(now, Reports { now_us, packets: log.reports(), load });
             }

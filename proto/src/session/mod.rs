@@ -12,6 +12,7 @@ mod event;
 #[cfg(test)]
 mod lies;
 mod link_state;
+mod parity;
 mod radio;
 mod radio_line;
 mod receipts;
@@ -48,13 +49,14 @@ use crate::wire::flow;
 use crate::{BearerId, Bitrate, Class};
 use bearer::{Bearer, Clock};
 use carrier::{CarrierEvent, Leaves};
+use parity::Repairs;
 use receipts::Receipts;
 use receive::{Inbound, Received};
 use route::Route;
 use stats::Latencies;
 
 /// Revision of the protocol within `aquila/1`; see [`crate::wire::message::Hello`].
-pub const PROTOCOL_REVISION: u64 = 3;
+pub const PROTOCOL_REVISION: u64 = 4;
 
 /// A video frame that is this old over propagation when it is given out is late: the pilot flies by an old picture.
 pub const LATE: Duration = Duration::from_millis(200);
@@ -99,6 +101,7 @@ pub struct Session {
     places: PlaceIssuer,
     video_out: Vec<SendQueue>,
     video_in: Vec<Option<Reassembler>>,
+    repairs: Repairs,
     bulk_out: BulkSender,
     bulk_in: BulkReceiver,
     replay: ReplayGuard,
@@ -177,6 +180,7 @@ impl Session {
             places: PlaceIssuer::default(),
             video_out: config.video.iter().map(|video| SendQueue::new(video.clone())).collect(),
             video_in: (0..flow::MAX_VIDEO_FLOWS).map(|_| None).collect(),
+            repairs: Repairs::new(&config),
             bulk_out: BulkSender::new(stream),
             bulk_in: BulkReceiver::default(),
             replay: replay.ok().flatten().unwrap_or_default(),
@@ -395,7 +399,7 @@ impl Session {
         let index = self.video_bearer();
         let load = self.load(index);
         self.bearers[index].controller.poll(now, load);
-        let wanted = self.bearers[index].controller.target_rate();
+        let wanted = self.beside_parity(self.bearers[index].controller.target_rate());
         self.may_encode(now, load).then(|| self.encoder_lag.ask(wanted))
     }
 
@@ -582,7 +586,8 @@ impl Session {
 
     /// R_enc of [AQUILA eq. 7].
     fn target_rate(&self) -> Bitrate {
-        self.config.encoder.clamp(self.bearers[self.video_bearer()].controller.target_rate())
+        let carried = self.bearers[self.video_bearer()].controller.target_rate();
+        self.config.encoder.clamp(self.beside_parity(carried))
     }
 
     fn count_delivered(&mut self, class: Class, bytes: usize) {

@@ -36,7 +36,8 @@ impl Session {
                 match bearer.take_kept(token) {
                     Some((datagram, Kept::Batch(seq))) => self.transactions.on_fate(seq, datagram, true),
                     Some((datagram, Kept::Bulk(offset))) => self.bulk_out.on_fate(offset, datagram, true),
-                    None => {}
+                    // Video is not kept here: a radio repeats by itself, or not at all.
+                    Some((_, Kept::Fragment(..) | Kept::Repair(..))) | None => {}
                 }
             }
             RadioEvent::Status(_) => {}

@@ -119,10 +119,12 @@ impl Session {
         }
         let tells_waits = hello.revision >= TELLS_WAITS;
         self.video_out.iter_mut().for_each(|queue| queue.set_tells_waits(tells_waits));
-        if self.inbound.peer_epoch.replace(hello.epoch).is_some_and(|former| former != hello.epoch)
-            && self.bulk_out.restart()
-        {
-            self.events.push_back(Event::BulkRestarted);
+        self.repairs.on_revision(hello.revision, &mut self.video_out);
+        if self.inbound.peer_epoch.replace(hello.epoch).is_some_and(|former| former != hello.epoch) {
+            self.repairs.on_new_peer();
+            if self.bulk_out.restart() {
+                self.events.push_back(Event::BulkRestarted);
+            }
         }
         let bearer = connection.bearer();
         if let Some(index) = self.index_of(bearer) {
@@ -313,14 +315,16 @@ impl Session {
                 let config = &self.config.reassembly;
                 let reassembler = self.video_in[index].get_or_insert_with(|| Reassembler::new(config.clone()));
                 reassembler.push(now, age, body);
+                self.restore_by_fragment(now, way, index, header.sent_us, body);
             }
+            flow::VIDEO_REPAIR => self.on_repair(now, index, body),
             _ => self.counters.malformed += 1,
         }
     }
 
     /// How long ago video left the other side, over propagation. By trusted heartbeats, as for setpoints, and by the fastest
     /// packet of the last 10 s: through a trickle even trusted heartbeats are late for more than the 2 s that they count.
-    fn frame_age(&self, now: Instant, index: usize, sent_us: u32) -> Duration {
+    pub(super) fn frame_age(&self, now: Instant, index: usize, sent_us: u32) -> Duration {
         let (now_us, delay) = (self.clock.us(now), &self.bearers[index].delay);
         let trusted = delay.age_us(sent_us, now_us).unwrap_or_default();
         Duration::from_micros(trusted.max(delay.excess_us(sent_us, now_us)))
@@ -375,9 +379,11 @@ impl Session {
         let bearer = &mut self.bearers[index];
         bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });
         bearer.count_known();
-        for Fate { datagram, kept, received } in bearer.sent.take_fates() {
-            let datagram = DatagramId { bearer: bearer.id, number: datagram };
+        let (id, fates) = (bearer.id, bearer.sent.take_fates());
+        for Fate { datagram, kept, received } in fates {
+            let datagram = DatagramId { bearer: id, number: datagram };
             match kept {
+                Kept::Fragment(..) | Kept::Repair(..) => self.on_video_fate(now, index, kept, received),
                 Kept::Batch(seq) => self.transactions.on_fate(seq, datagram, received),
                 Kept::Bulk(offset) => self.bulk_out.on_fate(offset, datagram, received),
             }

@@ -154,13 +154,13 @@ impl Session {
             let takes = queue + propagation + carries.time_for(bytes).min(Duration::from_secs(10));
             Prospect { bearer: bearer.id, takes, overdue }
         };
-        // A radio that does not carry the encoder's lowest rate is none for video.
-        let suits = |bearer: &&Bearer| {
-            class != Class::Video
-                || !bearer.carrier.is_radio()
-                || bearer.controller.target_rate() >= self.config.encoder.least
-        };
+        let suits = |bearer: &&Bearer| class != Class::Video || self.suits_video(bearer);
         up().filter(|bearer| bearer.usage() == usage).filter(suits).map(prospect).collect()
+    }
+
+    /// A radio that does not carry the encoder's lowest rate is none for video.
+    pub(super) fn suits_video(&self, bearer: &Bearer) -> bool {
+        !bearer.carrier.is_radio() || bearer.controller.target_rate() >= self.config.encoder.least
     }
 
     /// When the bearer in use has gone bad, if nothing is heard of it; `None` while there is no other.

@@ -61,6 +61,20 @@ pub struct Counters {
     pub receipts: u64,
     /// Times that telemetry or video took another bearer.
     pub reroutes: u64,
+    /// Repairs of video sent, parity and repetitions.
+    pub repairs: u64,
+    /// Bytes of them, without the datagram's header.
+    pub repair_bytes: u64,
+    /// Of them, those that left on another bearer than the video.
+    pub repairs_beside: u64,
+    /// Repairs that found no room in time.
+    pub repairs_dropped: u64,
+    /// Fragments of video that were reported lost and repaired again.
+    pub fragments_repeated: u64,
+    /// Repairs of video received.
+    pub repairs_received: u64,
+    /// Fragments of video that they brought back.
+    pub fragments_restored: u64,
 }
 
 /// Latency of what arrived, over the propagation delay.
@@ -238,7 +252,7 @@ impl Session {
             controller: self.bearers[video].controller.name(),
             target_rate: self.target_rate(),
             radio: self.radio,
-            counters: self.counters.clone(),
+            counters: self.counters_with_repairs(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The scheduler: what is handed to QUIC next, one packet's worth at a time ([AQUILA algorithm 1, part 2]).
 //!
 //! Order: hello, control, copies of control, probes, receipts, recovery requests, feedback, heartbeat; then, through the gate
-//! (window and pacing) of the bearer that they take, telemetry, video, bulk. It is called only when QUIC has nothing left to send,
+//! (window and pacing) of the bearer that they take, telemetry, repairs of video, video, bulk. It is called only when QUIC has nothing left to send,
 //! so nothing queues inside it.
 
 use std::time::{Duration, Instant};
@@ -17,10 +17,12 @@ use crate::video::MIN_PAYLOAD;
 use crate::wire::datagram::{BulkPiece, Heartbeat};
 use crate::wire::flow;
 use crate::wire::message::{MessageHeader, put_copy};
+use crate::wire::repair::VideoRepair;
 use crate::{ByteCount, Class, Usage};
 
-/// Left free in video packets for an acknowledgement, which otherwise costs a packet of its own.
-const ACK_ROOM: usize = 16;
+/// Left free in video packets for an acknowledgement, which otherwise costs a packet of its own; a repair fills it.
+pub(super) const ACK_ROOM: usize = 16;
+const _: () = assert!(VideoRepair::OVERHEAD <= ACK_ROOM);
 /// A batch of transactions without news after 1.5 round trips and this, for the peer's report, is sent again.
 const BATCH_MARGIN: Duration = Duration::from_millis(50);
 
@@ -39,7 +41,7 @@ pub(super) struct Outbound {
     /// The next packet through the gate may leave then.
     pub paced_until: Option<Instant>,
     /// Bytes of a frame's first packet, of which the second has yet to keep the distance.
-    unpaced: usize,
+    pub unpaced: usize,
     /// When a frame of video last left here.
     pub carried_video: Option<Instant>,
     /// A connection that our peer is resuming beside the one in use, and the last message that was copied to it.
@@ -96,6 +98,7 @@ impl Session {
             || all.clone().any(|index| is_live(self, index) && self.feed_feedback(now, index))
             || all.clone().any(|index| is_live(self, index) && self.feed_heartbeat(now, index))
             || self.feed_telemetry(now)
+            || self.feed_repair(now)
             || self.feed_video(now)
             || all.clone().any(|index| self.feed_bulk(now, index))
     }
@@ -260,8 +263,9 @@ impl Session {
 
     fn feed_video(&mut self, now: Instant) -> bool {
         let Some(way) = self.open_way(now, Class::Video) else { return false };
+        let max = self.fragment_room(way);
+        let sent_us = self.clock.us(now) as u32;
         let bearer = &mut self.bearers[way];
-        let max = bearer.max_body().saturating_sub(ACK_ROOM).max(MIN_PAYLOAD);
         for turn in 0..self.video_out.len() {
             let index = (self.next_video + turn) % self.video_out.len();
             let mut datagram = bearer.start_datagram(now, flow::VIDEO + index as u64, max);
@@ -270,6 +274,8 @@ impl Session {
             self.next_video = index + 1;
             self.counters.sent[Class::Video.index()] += 1;
             self.counters.sent_bytes[Class::Video.index()] += (datagram.len() - header_len) as u64;
+            let kept = self.repairs.on_fragment(now, index, &fragment, sent_us, &datagram[header_len..]);
+            let kept = kept.filter(|_| !bearer.carrier.is_radio());
             let leads = fragment.header.index == 0;
             let bytes = datagram.len() + PACKET_OVERHEAD;
             bearer.outbound.carried_video = Some(now);
@@ -283,9 +289,21 @@ impl Session {
                 let first = std::mem::take(&mut bearer.outbound.unpaced);
                 bearer.pace(now, first + bytes);
             }
-            return bearer.finish_datagram(now, datagram, Beside { leads, class: Class::Video, ..Beside::default() });
+            let beside = Beside { kept, leads, class: Class::Video, ..Beside::default() };
+            return bearer.finish_datagram(now, datagram, beside);
         }
         false
+    }
+
+    /// Most bytes of a fragment on a bearer; with repairs, of one that a repair can bring back on any other.
+    pub(super) fn fragment_room(&mut self, way: usize) -> usize {
+        let mut room = self.bearers[way].max_body();
+        for index in 0..self.bearers.len() {
+            if self.repairs.is_active() && self.may_repair(index) {
+                room = room.min(self.bearers[index].max_body());
+            }
+        }
+        room.saturating_sub(ACK_ROOM).max(MIN_PAYLOAD)
     }
 
     /// Bulk takes what is left of any bearer that may be used for it.
@@ -311,7 +329,7 @@ impl Session {
     }
 
     /// Whether a bearer may be used for more than control: none that is meant to be used before it is up.
-    fn may_carry(&self, index: usize) -> bool {
+    pub(super) fn may_carry(&self, index: usize) -> bool {
         let up = self.bearers.iter().filter(|bearer| bearer.is_up());
         let usage = up.map(|bearer| bearer.usage()).min().unwrap_or(Usage::Normal);
         let bearer = &self.bearers[index];
@@ -323,12 +341,12 @@ impl Session {
         self.way_of(class).filter(|index| self.is_open(now, *index))
     }
 
-    fn is_open(&self, now: Instant, index: usize) -> bool {
+    pub(super) fn is_open(&self, now: Instant, index: usize) -> bool {
         self.bearers[index].is_up() && self.gate_opens(now, index).is_some_and(|at| at <= now)
     }
 
     /// When a gate opens for the next packet if no acknowledgement comes; `None` if only one can open it.
-    fn gate_opens(&self, now: Instant, index: usize) -> Option<Instant> {
+    pub(super) fn gate_opens(&self, now: Instant, index: usize) -> Option<Instant> {
         let bearer = &self.bearers[index];
         if let Some(radio) = bearer.carrier.as_radio() {
             let at = radio.free_at(now);
@@ -354,9 +372,10 @@ impl Session {
             due = telemetry.and_then(|at| Some(at.max(self.gate_opens(now, index)?)));
         }
         if let Some(index) = way(self, Class::Video) {
-            let fragment = self.bearers[index].max_body().saturating_sub(ACK_ROOM).max(MIN_PAYLOAD);
+            let fragment = self.fragment_room(index);
             let waits = self.video_out.iter().any(|queue| queue.has_fragment(fragment));
-            due = due.into_iter().chain(self.gate_opens(now, index).filter(|_| waits)).min();
+            let repair = self.repair_due(now, index, waits);
+            due = due.into_iter().chain(self.gate_opens(now, index).filter(|_| waits)).chain(repair).min();
         }
         if self.bulk_out.has_piece() {
             let may = (0..self.bearers.len()).filter(|index| self.may_carry(*index));

@@ -1,16 +1,18 @@
 //! The fragment header on the wire.
 //!
 //! ```text
-//! byte 0      flags: 0x01 last, 0x02 recovery point, 0x04 disposable, 0x08 abandoned, 0x10 classified, 0x20 waited;
-//!             others zero
+//! byte 0      flags: 0x01 last, 0x02 recovery point, 0x04 disposable, 0x08 abandoned, 0x10 classified, 0x20 waited,
+//!             0x40 numbered; others zero
 //! bytes 1..5  frame number, big-endian, wrapping
 //! then        fragment index, QUIC varint (RFC 9000 §16), below MAX_FRAGMENTS
 //! then        if flagged, two bytes, big-endian: milliseconds that the frame has waited at the sender
+//! then        if flagged, two bytes, big-endian: running number of the fragment, wrapping
 //! then        to the end: bytes of the frame, a run of packets, each behind its length as a varint
 //! ```
 //!
 //! A datagram has one fragment; what comes before it (flow, transport sequence number, send time) is the session's. Only
-//! a peer that says revision 2 in its hello is told how long a frame has waited, once, in the first fragment.
+//! a peer that says revision 2 in its hello is told how long a frame has waited, once, in the first fragment. Only one
+//! that says revision 4 gets numbers, by which [`super::Protector`] speaks of fragments, and only if there are repairs.
 
 use bytes::BufMut;
 
@@ -52,6 +54,8 @@ pub struct FragmentHeader {
     pub index: u32,
     /// Milliseconds from the frame's first packet at the sender to this fragment leaving it; not of abandoned frames.
     pub waited_ms: Option<u16>,
+    /// Counts all fragments of the flow, wrapping: of it there may be repairs.
+    pub number: Option<u16>,
 }
 
 /// Why bytes are not a fragment.
@@ -72,27 +76,35 @@ pub enum FragmentError {
 }
 
 impl FragmentHeader {
-    /// Bytes that the header takes: 6 to 9.
+    /// Bytes that the header takes: 6 to 11.
     pub const fn wire_len(&self) -> usize {
-        1 + 4 + varint_len(self.index as u64) + if self.waited_ms.is_some() { 2 } else { 0 }
+        let waited = if self.waited_ms.is_some() { 2 } else { 0 };
+        let number = if self.number.is_some() { 2 } else { 0 };
+        1 + 4 + varint_len(self.index as u64) + waited + number
     }
 
     /// Appends the header to `out`. An index of [`MAX_FRAGMENTS`] or more cannot be read back.
     pub fn put(&self, out: &mut impl BufMut) {
         debug_assert!(self.index < MAX_FRAGMENTS);
-        out.put_u8(self.flags.bits() | if self.waited_ms.is_some() { WAITED } else { 0 });
+        let waited = if self.waited_ms.is_some() { WAITED } else { 0 };
+        let numbered = if self.number.is_some() { NUMBERED } else { 0 };
+        out.put_u8(self.flags.bits() | waited | numbered);
         out.put_u32(self.frame);
         put_varint(out, u64::from(self.index));
         if let Some(waited_ms) = self.waited_ms {
             out.put_u16(waited_ms);
+        }
+        if let Some(number) = self.number {
+            out.put_u16(number);
         }
     }
 
     /// Reads one fragment: its header and the frame bytes behind it.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), FragmentError> {
         let (&bits, rest) = bytes.split_first().ok_or(FragmentError::Short)?;
-        let has_waited = bits & WAITED != 0;
-        let flags = FragmentFlags::from_bits(bits & !WAITED).filter(|known| !(has_waited && known.abandoned));
+        let (has_waited, has_number) = (bits & WAITED != 0, bits & NUMBERED != 0);
+        let flags =
+            FragmentFlags::from_bits(bits & !(WAITED | NUMBERED)).filter(|known| !(has_waited && known.abandoned));
         let flags = flags.ok_or(FragmentError::Flags(bits))?;
         let (frame, mut rest) = rest.split_first_chunk().ok_or(FragmentError::Short)?;
         let index = take_varint(&mut rest).ok_or(FragmentError::Short)?;
@@ -102,7 +114,11 @@ impl FragmentHeader {
             true => Some(take_u16(&mut rest).ok_or(FragmentError::Short)?),
             false => None,
         };
-        let header = Self { flags, frame: u32::from_be_bytes(*frame), index, waited_ms };
+        let number = match has_number {
+            true => Some(take_u16(&mut rest).ok_or(FragmentError::Short)?),
+            false => None,
+        };
+        let header = Self { flags, frame: u32::from_be_bytes(*frame), index, waited_ms, number };
         if flags.abandoned && !rest.is_empty() {
             return Err(FragmentError::AbandonedWithBytes);
         }
@@ -139,6 +155,7 @@ const DISPOSABLE: u8 = 0x04;
 const ABANDONED: u8 = 0x08;
 const CLASSIFIED: u8 = 0x10;
 const WAITED: u8 = 0x20;
+const NUMBERED: u8 = 0x40;
 
 #[cfg(test)]
 mod tests {
@@ -151,7 +168,8 @@ mod tests {
                 for bits in 0..=0x1f {
                     let Some(flags) = FragmentFlags::from_bits(bits) else { continue };
                     let waited_ms = (index == 63 && !flags.abandoned).then_some(0x1234);
-                    let header = FragmentHeader { flags, frame, index, waited_ms };
+                    let number = (index < 64).then_some(0x89ab);
+                    let header = FragmentHeader { flags, frame, index, waited_ms, number };
                     let mut out = Vec::new();
                     header.put(&mut out);
                     assert_eq!(out.len(), header.wire_len());
@@ -172,7 +190,7 @@ mod tests {
 
     #[test]
     fn refuses_what_no_sender_sends() {
-        for bits in [0x40, 0x80, LAST | ABANDONED, WAITED | ABANDONED, RECOVERY | DISPOSABLE] {
+        for bits in [0x80, NUMBERED | 0x80, LAST | ABANDONED, WAITED | ABANDONED, RECOVERY | DISPOSABLE] {
             assert_eq!(FragmentHeader::parse(&[bits, 0, 0, 0, 0, 0]), Err(FragmentError::Flags(bits)));
         }
         let index = [0, 0, 0, 0, 0, 0x80, 0, 0x40, 0];

@@ -5,6 +5,9 @@
 //! camera's packets go into a [`SendQueue`], which gives out fragments when the scheduler has room; the fragments of one
 //! flow go into a [`Reassembler`], which gives out whole frames, in order, or says which were lost.
 //!
+//! Where losses are repaired ([`VideoParity`]), a [`Protector`] beside the queue remembers what left and makes repairs, and a
+//! [`Restorer`] before the reassembler gets back what was lost.
+//!
 //! Nothing here looks into the picture itself. What RTP carries is read only far enough to tell recovery points and
 //! disposable frames ([`Classifier`]), and any other payload passes through as it is.
 
@@ -12,6 +15,7 @@ mod classify;
 mod fragment;
 mod frame;
 mod nal;
+mod parity;
 mod queue;
 mod reassembly;
 mod rtp;
@@ -20,6 +24,7 @@ pub use classify::{Classifier, Codec, ParseCodecError};
 pub use fragment::{FragmentError, FragmentFlags, FragmentHeader, MAX_FRAGMENTS, MAX_FRAME_BYTES, MIN_PAYLOAD};
 pub use frame::{Packets, VideoFrame};
 pub use nal::PacketKind;
+pub use parity::{Protector, Repair, Restorer, VideoParity};
 pub use queue::{DropReason, FragmentInfo, PushOutcome, QueueCounters, SendQueue, SendQueueConfig};
 pub use reassembly::{Reassembler, ReassemblerConfig, ReassemblyCounters, VideoEvent};
 pub use rtp::{Datagram, RtpPacket};

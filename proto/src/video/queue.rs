@@ -60,6 +60,8 @@ pub struct SendQueue {
     recovery_needed: bool,
     grace_until: Option<Instant>,
     tells_waits: bool,
+    /// Running number of the next fragment, if they are to have one.
+    numbers: Option<u16>,
     spare: Vec<Vec<u8>>,
     counters: QueueCounters,
 }
@@ -205,6 +207,7 @@ impl SendQueue {
             recovery_needed: false,
             grace_until: None,
             tells_waits: false,
+            numbers: None,
             spare: Vec::new(),
             counters: QueueCounters::default(),
         }
@@ -260,20 +263,29 @@ impl SendQueue {
         if max_payload < MIN_PAYLOAD {
             return None;
         }
+        let max_payload = self.beside_number(max_payload);
         if self.abandoned.is_none() && self.frames.front()?.is_out_of_indices(max_payload) {
             self.drop_front(DropReason::TooLarge);
         }
         if let Some(header) = self.abandoned.take() {
+            let header = FragmentHeader { number: self.numbers, ..header };
             header.put(out);
             return Some(self.on_sent(header, header.wire_len(), now));
         }
+        let numbers = self.numbers;
         let frame = self.frames.front_mut()?;
         let (size, last) = frame.next_cut(max_payload)?;
         let waited = now.saturating_duration_since(frame.arrived).as_millis();
         let waited_ms = frame.tells_now().then(|| u16::try_from(waited).unwrap_or(u16::MAX));
         let number = *frame.number.get_or_insert(self.next_number);
         self.next_number = number.wrapping_add(1);
-        let header = FragmentHeader { flags: frame.flags(last), frame: number, index: frame.next_index, waited_ms };
+        let header = FragmentHeader {
+            flags: frame.flags(last),
+            frame: number,
+            index: frame.next_index,
+            waited_ms,
+            number: numbers,
+        };
         header.put(out);
         out.put_slice(&frame.bytes[frame.sent..frame.sent + size]);
         frame.sent += size;
@@ -291,7 +303,7 @@ impl SendQueue {
     /// Whether [`pop_fragment`](Self::pop_fragment) with this `max_payload` would give one, as of the last call that took
     /// the time.
     pub fn has_fragment(&self, max_payload: usize) -> bool {
-        let next = || self.frames.front().and_then(|frame| frame.next_cut(max_payload));
+        let next = || self.frames.front().and_then(|frame| frame.next_cut(self.beside_number(max_payload)));
         max_payload >= MIN_PAYLOAD && (self.abandoned.is_some() || next().is_some())
     }
 
@@ -374,6 +386,21 @@ impl SendQueue {
     /// Whether the other side understands how long a frame has waited here; for frames that come in from now on.
     pub fn set_tells_waits(&mut self, tells: bool) {
         self.tells_waits = tells;
+    }
+
+    /// Whether fragments have running numbers, and from which on; for those that leave from now on.
+    pub fn set_numbers(&mut self, from: Option<u16>) {
+        self.numbers = from;
+    }
+
+    /// How old a frame may become that has not begun to leave.
+    pub fn max_age(&self) -> Duration {
+        self.config.max_age
+    }
+
+    /// What a running number leaves of a payload.
+    fn beside_number(&self, max_payload: usize) -> usize {
+        max_payload - if self.numbers.is_some() { 2 } else { 0 }
     }
 
     fn front_expires(&self) -> Option<Instant> {
@@ -464,13 +491,14 @@ impl SendQueue {
             self.counters.frames_abandoned += 1;
             let flags = FragmentFlags { abandoned: true, ..frame.flags(false) };
             let (frame, index) = (number, frame.next_index);
-            self.abandoned = Some(FragmentHeader { flags, frame, index, waited_ms: None });
+            self.abandoned = Some(FragmentHeader { flags, frame, index, waited_ms: None, number: None });
         }
         self.recycle(Some(frame.bytes));
     }
 
     fn on_sent(&mut self, header: FragmentHeader, size: usize, arrived: Instant) -> FragmentInfo {
         self.counters.fragments_sent += 1;
+        self.numbers = self.numbers.map(|number| number.wrapping_add(1));
         self.counters.bytes_sent += ByteCount::from(size);
         FragmentInfo { header, size: ByteCount::from(size), arrived }
     }
@@ -538,7 +566,8 @@ impl Frame {
 
     fn room(&self, max_payload: usize) -> usize {
         let waited_ms = self.tells_now().then_some(0);
-        let header = FragmentHeader { flags: FragmentFlags::default(), frame: 0, index: self.next_index, waited_ms };
+        let (flags, index) = (FragmentFlags::default(), self.next_index);
+        let header = FragmentHeader { flags, frame: 0, index, waited_ms, number: None };
         max_payload.saturating_sub(header.wire_len()).max(1)
     }
 

@@ -15,6 +15,8 @@ use crate::units::ByteCount;
 pub struct ReassemblerConfig {
     /// Longest time that fragments of a later frame wait for those of an earlier one, from the first of them.
     pub reorder_time: Duration,
+    /// The same if there may be repairs of the earlier frame still.
+    pub repair_time: Duration,
     /// Silence after which a frame that nothing came after is given up.
     pub frame_timeout: Duration,
     /// A frame that is this old, over propagation, is not given out nor waited for: whoever flies by an old picture flies
@@ -64,6 +66,8 @@ pub struct Reassembler {
     /// When a fragment last came that was not late or far off.
     last_expected: Option<Instant>,
     outside: Option<Outside>,
+    /// Fragments with numbers before this one are not going to be repaired.
+    settled: Option<u16>,
     picture: Picture,
     /// A recovery point is to be asked for as soon as the interval since `asked` allows.
     ask: bool,
@@ -132,6 +136,7 @@ impl Default for ReassemblerConfig {
     fn default() -> Self {
         Self {
             reorder_time: DEFAULT_REORDER_TIME,
+            repair_time: DEFAULT_REPAIR_TIME,
             frame_timeout: DEFAULT_FRAME_TIMEOUT,
             max_frame_age: DEFAULT_MAX_FRAME_AGE,
             max_frames: DEFAULT_MAX_FRAMES,
@@ -153,6 +158,7 @@ impl Reassembler {
             events_bytes: 0,
             last_expected: None,
             outside: None,
+            settled: None,
             picture: Picture::Unseen,
             ask: false,
             asked: None,
@@ -196,13 +202,22 @@ impl Reassembler {
 
     /// When to call [`poll`](Self::poll) next. After a drain it is later than its `now`, or none.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let front = self.slots.front().and_then(|slot| slot.deadline(&self.config));
+        let front = self.slots.front().and_then(|slot| slot.deadline(&self.config, self.settled));
         front.into_iter().chain(self.recovery_due()).min()
     }
 
     /// Changes the time between requests for a recovery point, for instance when the round-trip time is known.
     pub fn set_recovery_interval(&mut self, interval: Duration) {
         self.config.recovery_interval = interval;
+    }
+
+    /// The sender says that fragments before this number are not going to be repaired any more.
+    pub fn set_settled(&mut self, number: u16) {
+        // By several bearers this may come in any order; far back means that the sender counts anew.
+        let step = self.settled.map_or(0, |settled| number.wrapping_sub(settled) as i16);
+        if !(-FAR_BACK..0).contains(&step) {
+            self.settled = Some(number);
+        }
     }
 
     /// Totals since the reassembler was made.
@@ -268,7 +283,7 @@ impl Reassembler {
     }
 
     fn add(&mut self, now: Instant, age: Duration, number: u64, header: &FragmentHeader, bytes: &[u8]) {
-        let Some(mut position) = self.make_slot(now, number) else { return };
+        let Some(mut position) = self.make_slot(now, number, header.number) else { return };
         let cost = slot::cost(bytes.len());
         while self.held + self.events_bytes + cost > self.config.max_bytes.as_usize() {
             // The oldest frames go first; if that is this one, it does not fit at all.
@@ -295,8 +310,9 @@ impl Reassembler {
         }
     }
 
-    /// Makes sure that there is a slot for frame `number`, not below `next`, and gives its position.
-    fn make_slot(&mut self, now: Instant, number: u64) -> Option<usize> {
+    /// Makes sure that there is a slot for frame `number`, not below `next`, and gives its position. `fragment`: the running
+    /// number of the fragment that belongs there.
+    fn make_slot(&mut self, now: Instant, number: u64, fragment: Option<u16>) -> Option<usize> {
         let max_frames = self.config.max_frames.max(1) as u64;
         while number - self.next? >= max_frames && !self.slots.is_empty() {
             self.counters.frames_overflowed += u64::from(!self.slots[0].is_empty());
@@ -314,7 +330,7 @@ impl Reassembler {
         }
         // Earlier frames have been overtaken; those before one that has been, have been as well.
         for slot in self.slots.range_mut(..position).rev() {
-            if !slot.overtake(now) {
+            if !slot.overtake(now, fragment) {
                 break;
             }
         }
@@ -324,7 +340,7 @@ impl Reassembler {
     /// Takes from the front what is complete, and what is not going to be.
     fn advance(&mut self, now: Instant) {
         while let Some(front) = self.slots.front() {
-            let due = front.deadline(&self.config).is_some_and(|deadline| deadline <= now);
+            let due = front.deadline(&self.config, self.settled).is_some_and(|deadline| deadline <= now);
             if !(front.is_complete() || front.is_over() || due) {
                 break;
             }
@@ -407,6 +423,8 @@ fn event_bytes(event: &VideoEvent) -> usize {
 /// More than the spread of a cellular link's own reordering (a few milliseconds, one HARQ retry is 8 ms), less than a
 /// frame interval at 30 frames/s.
 const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(20);
+/// A frame is repaired until its sender would drop it, had it not begun to leave.
+const DEFAULT_REPAIR_TIME: Duration = Duration::from_millis(300);
 /// The sender gives up a frame at 300 ms; the rest is for queues on the way.
 const DEFAULT_FRAME_TIMEOUT: Duration = Duration::from_millis(500);
 /// At 20 m/s the aircraft is ten metres further.
@@ -418,6 +436,8 @@ const DEFAULT_MAX_BYTES: ByteCount = ByteCount(2 * MAX_FRAME_BYTES as u64);
 /// A round trip of 100 ms, and 100 ms for the camera to make the frame and the link to carry it.
 const DEFAULT_RECOVERY_INTERVAL: Duration = Duration::from_millis(200);
 
+/// A running number this far back is of a new count: ten seconds of fragments at 4 Mbit/s.
+pub(super) const FAR_BACK: i16 = 4096;
 /// Farthest that a fragment is believed to be ahead, in frames: more than a minute at 60 frames/s.
 const MAX_JUMP: i32 = 4096;
 /// A sender is believed to count anew when nothing of the old count has come for this long ...

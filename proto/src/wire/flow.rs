@@ -24,6 +24,8 @@ pub const BULK: u64 = 6;
 pub const COPIES: u64 = 7;
 /// Which messages have arrived, over whatever bearer.
 pub const RECEIPT: u64 = 8;
+/// Repairs of video, of any flow.
+pub const VIDEO_REPAIR: u64 = 9;
 /// Video flow `n` is `VIDEO + n`, up to [`MAX_VIDEO_FLOWS`].
 pub const VIDEO: u64 = 16;
 /// Video flows in a session.

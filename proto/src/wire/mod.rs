@@ -5,6 +5,7 @@ pub mod feedback;
 pub mod flow;
 pub mod message;
 pub mod receipt;
+pub mod repair;
 pub mod varint;
 
 /// Takes a big-endian number from the front of `bytes`; `None`, taking nothing, if they end too early.

@@ -39,7 +39,7 @@ fn a_frame_is_cut_into_equal_fragments() {
     for (index, header) in headers(&fragments).into_iter().enumerate() {
         let flags =
             FragmentFlags { last: index == 2, recovery_point: true, classified: true, ..FragmentFlags::default() };
-        assert_eq!(header, FragmentHeader { flags, frame: 0, index: index as u32, waited_ms: None });
+        assert_eq!(header, FragmentHeader { flags, frame: 0, index: index as u32, waited_ms: None, number: None });
     }
     assert_eq!((queue.queued_frames(), queue.queued_bytes(), queue.next_deadline()), (0, ByteCount::ZERO, None));
     assert_eq!(queue.counters().frames_sent, 1);

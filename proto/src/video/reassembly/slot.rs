@@ -33,6 +33,8 @@ pub(super) struct Slot {
     last_fragment: Option<Instant>,
     /// When a fragment of a later frame came first.
     overtaken: Option<Instant>,
+    /// Its running number, if it had one: those of this frame are before it.
+    before: Option<u16>,
 }
 
 /// What became of a fragment.
@@ -103,16 +105,20 @@ impl Slot {
         Added::Kept
     }
 
-    /// Tells that a fragment of a later frame came; false if that was known.
-    pub(super) fn overtake(&mut self, now: Instant) -> bool {
+    /// Tells that a fragment of a later frame came, with its running number if it has one; false if that was known.
+    pub(super) fn overtake(&mut self, now: Instant, number: Option<u16>) -> bool {
         let new = self.overtaken.is_none();
-        self.overtaken.get_or_insert(now);
+        if new {
+            (self.overtaken, self.before) = (Some(now), number);
+        }
         new
     }
 
-    /// When to give the frame up.
-    pub(super) fn deadline(&self, config: &ReassemblerConfig) -> Option<Instant> {
-        let overtaken = self.overtaken.map(|at| at + config.reorder_time);
+    /// When to give the frame up; what is before `settled` is not going to be repaired.
+    pub(super) fn deadline(&self, config: &ReassemblerConfig, settled: Option<u16>) -> Option<Instant> {
+        let is_open = |before: u16| settled.is_none_or(|settled| (before.wrapping_sub(settled) as i16) > 0);
+        let wait = if self.before.is_some_and(is_open) { config.repair_time } else { config.reorder_time };
+        let overtaken = self.overtaken.map(|at| at + wait.max(config.reorder_time));
         let silent = self.last_fragment.map(|at| at + config.frame_timeout);
         overtaken.into_iter().chain(silent).chain(self.expires(config)).min()
     }

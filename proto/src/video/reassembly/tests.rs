@@ -12,7 +12,7 @@ const PACKET: [u8; 2] = [1, VALUE];
 
 fn fragment(frame: u32, index: u32, flags: FragmentFlags, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    FragmentHeader { flags, frame, index, waited_ms: None }.put(&mut out);
+    FragmentHeader { flags, frame, index, waited_ms: None, number: None }.put(&mut out);
     out.extend(bytes);
     out
 }
@@ -307,7 +307,7 @@ fn what_a_frame_has_waited_at_the_sender_counts() {
     let mut reassembler = begun(now, 0);
     let waited = |frame, waited_ms| {
         let mut out = Vec::new();
-        FragmentHeader { flags: LAST, frame, index: 0, waited_ms: Some(waited_ms) }.put(&mut out);
+        FragmentHeader { flags: LAST, frame, index: 0, waited_ms: Some(waited_ms), number: None }.put(&mut out);
         out.extend(PACKET);
         out
     };
@@ -336,4 +336,32 @@ fn a_frame_that_can_no_longer_make_it_is_not_waited_for() {
     reassembler.push(now + 10 * MS, 498 * MS, &whole(4));
     assert_eq!(events(&mut reassembler, now + 11 * MS), ["lost 3+1", "frame 4"]);
     assert_eq!((reassembler.counters().frames_lost, reassembler.counters().frames_stale), (0, 2));
+}
+
+#[test]
+fn a_frame_that_may_be_repaired_is_waited_for_until_that_is_settled() {
+    let now = epoch();
+    let numbered = |frame, index, flags, number| {
+        let mut out = Vec::new();
+        FragmentHeader { flags, frame, index, waited_ms: None, number: Some(number) }.put(&mut out);
+        out.extend(&PACKET[index as usize..if flags.last { 2 } else { 1 }]);
+        out
+    };
+    for settled in [None, Some(65_535), Some(1)] {
+        let mut reassembler = begun(now, 0);
+        push(&mut reassembler, now, &numbered(1, 0, KNOWN, 65_535));
+        assert_eq!(push(&mut reassembler, now, &numbered(2, 0, KNOWN, 1)), nothing());
+        assert_eq!(push(&mut reassembler, now, &numbered(2, 1, LAST, 2)), nothing());
+        settled.into_iter().for_each(|number| reassembler.set_settled(number));
+        let until = now + if settled == Some(1) { DEFAULT_REORDER_TIME } else { DEFAULT_REPAIR_TIME };
+        assert_eq!(reassembler.next_deadline(), Some(until));
+        assert_eq!(events(&mut reassembler, until - MS), nothing());
+        if settled.is_none() {
+            let mut repaired = push(&mut reassembler, until - MS, &numbered(1, 1, LAST, 0));
+            repaired.truncate(2);
+            assert_eq!(repaired, ["frame 1", "frame 2"]);
+        } else {
+            assert_eq!(events(&mut reassembler, until)[..2], ["lost 1+1", "frame 2"]);
+        }
+    }
 }
