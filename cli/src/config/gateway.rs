@@ -31,7 +31,7 @@ pub struct Gateway {
 }
 
 /// Which end this is: the aircraft's begins the handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GatewaySide {
     /// In the aircraft

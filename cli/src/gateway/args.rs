@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use aquila_net::gateway::{Allow, Forward, Rule};
 use aquila_net::radio::RadioSpec;
 use aquila_proto::identity::PublicKey;
-use clap::{Args, ValueHint};
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum, ValueHint};
 
 use crate::config::{File, GatewaySide, Text};
 
@@ -105,3 +106,17 @@ Exit codes:
   0  done, or ended by Ctrl-C or SIGTERM
   1  failed while running: an address, a folder or a radio could not be used
   2  wrong usage or configuration; nothing was started";
+
+/// Beside the configuration, which knows nothing of command lines.
+impl ValueEnum for GatewaySide {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Air, Self::Ground]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Air => PossibleValue::new("air").help("In the aircraft"),
+            Self::Ground => PossibleValue::new("ground").help("On the ground"),
+        })
+    }
+}
