@@ -56,9 +56,9 @@ impl Ours {
     /// An unreliable connection without parity.
     pub const UNRELIABLE: Self = Self { mode: TransferMode::UnreliableConnection, ..Self::COMBINING };
 
-    /// Quasi-reliable with so many words of parity.
+    /// Quasi-reliable with so many words of parity in segments of full length.
     pub const fn quasi(words: u16) -> Self {
-        Self { protection: Protection::Fixed(words), ..Self::QUASI }
+        Self { protection: Protection::Fixed(words), fit_length: false, ..Self::QUASI }
     }
 
     pub(super) fn connection(&self) -> ConnectionConfig {
