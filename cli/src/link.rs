@@ -124,6 +124,7 @@ fn node_config(settings: Settings, identity: Identity) -> NodeConfig {
         viewers: settings.video.outputs,
         video_queues: settings.video.queues,
         reassembly: settings.video.reassembly,
+        video_parity: settings.video.parity,
         control: settings.control,
         congestion: settings.congestion,
         status: settings.status,

@@ -619,6 +619,7 @@ fn session_config(
     session.policy = config.policy.clone();
     session.video = config.video_queues.clone();
     session.reassembly = config.reassembly.clone();
+    session.video_parity = config.video_parity;
     Ok(session)
 }
 

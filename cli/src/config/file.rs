@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::congestion::Congestion;
 use super::gateway::Gateway;
-use super::units::{Bytes, Chance, Count, Mtu, Remote, Speed, Text, Time};
+use super::units::{Bytes, Chance, Count, Mtu, Ratio, Remote, Speed, Text, Time};
 
 /// A whole configuration file. The fields are its sections and keys, where they are explained.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -97,6 +97,9 @@ pub struct Video {
     pub queue_age: Option<Time<20, 10_000>>,
     pub reorder: Option<Time<0, 1_000>>,
     pub max_frame_age: Option<Time<100, 60_000>>,
+    pub parity: Option<Ratio<0, 2_000>>,
+    pub parity_frames: Option<Count<1, 16>>,
+    pub repeat: Option<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]

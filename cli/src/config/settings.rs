@@ -20,7 +20,7 @@ use aquila_proto::mavlink::treatment::{Delivery, Policy, Treatment as Travels, U
 use aquila_proto::replication::Reliability;
 use aquila_proto::sched::outbox::OutboxLimits;
 use aquila_proto::session::Side;
-use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
+use aquila_proto::video::{ReassemblerConfig, SendQueueConfig, VideoParity};
 use aquila_proto::{BearerId, Class};
 use tracing_subscriber::EnvFilter;
 
@@ -117,6 +117,8 @@ pub struct VideoSettings {
     pub queues: Vec<SendQueueConfig>,
     /// How received fragments are put together.
     pub reassembly: ReassemblerConfig,
+    /// What is sent so that lost fragments can be restored.
+    pub parity: VideoParity,
 }
 
 /// What the defaults depend on: the program's surroundings, read in one place.
@@ -451,7 +453,13 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     if camera.is_some() && (encoder.is_some() || inputs.is_empty()) {
         return Err(Invalid::Camera);
     }
-    Ok(VideoSettings { inputs, encoder, camera, range, outputs, queues, reassembly })
+    let defaults = VideoParity::default();
+    let parity = VideoParity {
+        share: video.parity.map_or(defaults.share, |share| share.get()),
+        frames: video.parity_frames.map_or(defaults.frames, |count| count.get() as u32),
+        repeat: video.repeat.unwrap_or(defaults.repeat),
+    };
+    Ok(VideoSettings { inputs, encoder, camera, range, outputs, queues, reassembly, parity })
 }
 
 /// Gives each camera the flow that it asks for, or that of its place in the list.

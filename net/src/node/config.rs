@@ -10,7 +10,7 @@ use aquila_proto::identity::{Identity, PublicKey};
 use aquila_proto::mavlink::Policy;
 use aquila_proto::replication::Reliability;
 use aquila_proto::sched::outbox::OutboxLimits;
-use aquila_proto::video::{ReassemblerConfig, SendQueueConfig};
+use aquila_proto::video::{ReassemblerConfig, SendQueueConfig, VideoParity};
 use aquila_proto::{Class, Side};
 
 use crate::bearer::BearerSpec;
@@ -87,6 +87,8 @@ pub struct NodeConfig {
     pub video_queues: Vec<SendQueueConfig>,
     /// How received fragments are put together.
     pub reassembly: ReassemblerConfig,
+    /// What is sent so that lost fragments of video can be restored.
+    pub video_parity: VideoParity,
     /// Bounds and lifetimes of control messages.
     pub control: OutboxLimits,
     /// What holds video and bulk back.
@@ -125,6 +127,7 @@ impl NodeConfig {
             viewers: Vec::new(),
             video_queues: vec![SendQueueConfig::default()],
             reassembly: ReassemblerConfig::default(),
+            video_parity: VideoParity::default(),
             control: OutboxLimits::default(),
             congestion: CongestionConfig::default(),
             status: None,
