@@ -7,6 +7,7 @@
 mod aerotp;
 mod endpoint;
 mod fec;
+mod gateway;
 mod input;
 mod mavlink;
 mod quic;
@@ -22,6 +23,7 @@ mod wire;
 pub use aerotp::{association, deframer, inner_options, segment};
 pub use endpoint::endpoint;
 pub use fec::{copies, correct, window};
+pub use gateway::gateway;
 pub use mavlink::mavlink;
 pub use quic::bearer;
 pub use restart::{replay_window, resumption, store};
@@ -42,7 +44,7 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("association", association),
     ("bearer", bearer),
     ("config", config),
@@ -50,6 +52,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("correct", correct),
     ("deframer", deframer),
     ("endpoint", endpoint),
+    ("gateway", gateway),
     ("inner_options", inner_options),
     ("mavlink", mavlink),
     ("reassembly", reassembly),

@@ -143,6 +143,9 @@ const REOPEN: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 /// A flow that the other side opened, and does not take up again although it can be heard, is over.
 const ABANDONED: Duration = Duration::from_secs(60);
+/// Connections whose flow is not known, and what is kept of each until it is.
+const MAX_STRANGERS: usize = 64;
+const MAX_EARLY: usize = 64;
 /// Ends of flows that are remembered, so that none is begun again.
 const MAX_ENDED: usize = 1024;
 
@@ -156,12 +159,22 @@ pub struct Gateway<C> {
     next_port: u16,
     flows: BTreeMap<FlowId, Flow>,
     by_connection: BTreeMap<ConnectionId, FlowId>,
-    /// Connections of the other side's whose flow is not known yet, and its port of them.
-    strangers: BTreeMap<ConnectionId, (Port, Port)>,
+    /// Connections of the other side's whose flow is not known yet.
+    strangers: BTreeMap<ConnectionId, Stranger>,
     ended: VecDeque<(FlowId, Option<Reason>, u64)>,
     udp: Udp,
     counters: Counters,
     actions: VecDeque<Action>,
+}
+
+/// A connection whose flow is not known yet.
+#[derive(Debug)]
+struct Stranger {
+    /// Our port, and the other side's.
+    local: Port,
+    remote: Port,
+    /// What came on it, of data whose flow has yet to be opened.
+    early: Vec<Bytes>,
 }
 
 #[derive(Debug, Default)]
@@ -404,7 +417,10 @@ impl<C: Custody> Gateway<C> {
         match event {
             EndpointEvent::Opened { connection, local, .. } if local == ORDERED_UDP => self.udp.on_opened(connection),
             EndpointEvent::Opened { connection, local, remote, .. } => {
-                self.strangers.insert(connection, (local, remote));
+                if self.strangers.len() == MAX_STRANGERS {
+                    return self.line.endpoint.reset(connection);
+                }
+                self.strangers.insert(connection, Stranger { local, remote, early: Vec::new() });
                 self.claim_data(now);
             }
             EndpointEvent::Readable(connection) => self.on_readable(now, connection),
@@ -431,8 +447,13 @@ impl<C: Custody> Gateway<C> {
             }
             return;
         }
-        let waits = self.strangers.get(&connection).is_some_and(|(local, _)| *local == QUASI_DATA);
-        while !waits && let Some(Piece { bytes, .. }) = self.line.endpoint.read(now, connection) {
+        while let Some(Piece { bytes, .. }) = self.line.endpoint.read(now, connection) {
+            if let Some(stranger) = self.strangers.get_mut(&connection).filter(|other| other.local == QUASI_DATA) {
+                if stranger.early.len() < MAX_EARLY {
+                    stranger.early.push(bytes);
+                }
+                continue;
+            }
             let Ok(frame) = Frame::parse(&bytes) else {
                 self.counters.malformed += 1;
                 continue;
@@ -455,7 +476,7 @@ impl<C: Custody> Gateway<C> {
 
     /// The other side opens a flow, or takes it up again.
     fn on_open(&mut self, now: Instant, connection: ConnectionId, open: Open) {
-        let Some((local, remote)) = self.strangers.remove(&connection) else { return };
+        let Some(Stranger { local, remote, .. }) = self.strangers.remove(&connection) else { return };
         let kind = match local {
             QUASI_CONTROL => Kind::quasi(
                 Duration::from_millis(open.deadline_ms.into()),
@@ -500,18 +521,21 @@ impl<C: Custody> Gateway<C> {
 
     /// Gives the flows the connections that their data comes on.
     fn claim_data(&mut self, now: Instant) {
-        let waiting: Vec<(ConnectionId, Port)> = self
-            .strangers
-            .iter()
-            .filter(|(_, (local, _))| *local == QUASI_DATA)
-            .map(|(connection, (_, remote))| (*connection, *remote))
-            .collect();
+        let waiting = self.strangers.iter().filter(|(_, stranger)| stranger.local == QUASI_DATA);
+        let waiting: Vec<(ConnectionId, Port)> =
+            waiting.map(|(connection, stranger)| (*connection, stranger.remote)).collect();
         for (connection, remote) in waiting {
             let Some((id, flow)) = self.flows.iter_mut().find(|(_, flow)| flow.wants_data(remote)) else { continue };
+            let id = *id;
             flow.data = Some(connection);
-            self.by_connection.insert(connection, *id);
-            self.strangers.remove(&connection);
-            self.on_readable(now, connection);
+            self.by_connection.insert(connection, id);
+            let early = self.strangers.remove(&connection).map(|stranger| stranger.early).unwrap_or_default();
+            for bytes in early {
+                match Frame::parse(&bytes) {
+                    Ok(frame) => self.on_frame(now, id, frame),
+                    Err(MalformedFrame) => self.counters.malformed += 1,
+                }
+            }
         }
     }
 

@@ -51,7 +51,8 @@ impl Reorder {
         let beyond_end = self.fin.is_some_and(|(fin, _)| until > fin);
         let is_late = offset < self.next;
         // The sender has at most so much under way: farther ones make no sense.
-        if bytes.is_empty() || is_late || beyond_end || self.held_bytes >= WINDOW || self.held.contains_key(&offset) {
+        let is_full = self.held_bytes >= WINDOW || self.held.len() >= MAX_HELD;
+        if bytes.is_empty() || is_late || beyond_end || is_full || self.held.contains_key(&offset) {
             return;
         }
         self.held_bytes += bytes.len() as u64;
@@ -155,6 +156,8 @@ impl Reorder {
     }
 }
 
+/// Pieces that wait for others.
+const MAX_HELD: usize = 4096;
 /// Zeros given out at a time.
 const ZEROS: u64 = 16 << 10;
 
