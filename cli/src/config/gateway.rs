@@ -34,9 +34,9 @@ pub struct Gateway {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GatewaySide {
-    /// In the aircraft.
+    /// In the aircraft
     Air,
-    /// On the ground.
+    /// On the ground
     Ground,
 }
 

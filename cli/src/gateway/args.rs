@@ -8,7 +8,6 @@ use aquila_proto::identity::PublicKey;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::args::SideArg;
 use crate::config::{File, GatewaySide, Text};
 
 /// Options of `gateway`. Each overrides the configuration file's key that is named with it.
@@ -20,7 +19,7 @@ pub struct GatewayArgs {
     pub config: Option<PathBuf>,
     /// Which end this is; the aircraft's begins the handshake [gateway.side]
     #[arg(long, value_enum)]
-    pub side: Option<SideArg>,
+    pub side: Option<GatewaySide>,
 
     /// Private key of this side, made by `aquila keys generate` [identity.key]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Identity")]
@@ -69,11 +68,7 @@ impl GatewayArgs {
         set(&mut file.identity.key, self.key);
         set(&mut file.identity.peer, self.peer.map(Text));
         set(&mut file.link.state, self.state);
-        let side = self.side.map(|side| match side {
-            SideArg::Air => GatewaySide::Air,
-            SideArg::Ground => GatewaySide::Ground,
-        });
-        set(&mut file.gateway.side, side);
+        set(&mut file.gateway.side, self.side);
         set(&mut file.gateway.radio, self.radio.map(Text));
         list(&mut file.gateway.forwards, self.forward);
         list(&mut file.gateway.rules, self.rule);

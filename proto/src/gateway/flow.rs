@@ -477,12 +477,11 @@ impl Flow {
         delivered.then_some(Some(reason))
     }
 
-    /// The other side is told why the flow is over, if it does not know.
-    pub fn say_over(&self, endpoint: &mut Endpoint) {
-        if let (Some(control), App::Gone(reason), None) = (self.control, self.app, self.over) {
-            let frame = Frame::Reset { reason, taken: self.incoming.taken };
-            let _ = endpoint.send(control, frame.encode().into(), None);
-        }
+    /// The other side is told why the flow is over, if it does not know; whether it was.
+    pub fn say_over(&self, endpoint: &mut Endpoint) -> bool {
+        let (Some(control), App::Gone(reason), None) = (self.control, self.app, self.over) else { return false };
+        let frame = Frame::Reset { reason, taken: self.incoming.taken };
+        endpoint.send(control, frame.encode().into(), None).is_ok()
     }
 
     fn has_room(&self, endpoint: &Endpoint, room: u64) -> bool {

@@ -486,7 +486,7 @@ impl<C: Custody> Gateway<C> {
         };
         if let Some(flow) = self.flows.get_mut(&open.flow) {
             if flow.deed.ours {
-                return self.refuse(now, connection, Reason::Protocol, 0);
+                return self.refuse(connection, Reason::Protocol, 0);
             }
             let former = flow.on_taken_up(&mut self.line.endpoint, connection, remote, &open, &mut self.custody);
             if let Some(former) = former {
@@ -497,19 +497,19 @@ impl<C: Custody> Gateway<C> {
         }
         if let Some((_, reason, taken)) = self.ended.iter().find(|(flow, ..)| *flow == open.flow).copied() {
             return match reason {
-                Some(reason) => self.refuse(now, connection, reason, taken),
+                Some(reason) => self.refuse(connection, reason, taken),
                 None => self.say_taken(now, connection, taken),
             };
         }
         if open.resumed {
-            return self.refuse(now, connection, Reason::Restarted, 0);
+            return self.refuse(connection, Reason::Restarted, 0);
         }
         if self.flows.len() >= self.config.max_flows {
-            return self.refuse(now, connection, Reason::TooMany, 0);
+            return self.refuse(connection, Reason::TooMany, 0);
         }
         let deed = Deed { flow: open.flow, ours: false, target: open.target };
         if matches!(kind, Kind::Custody) && self.custody.begin(&deed).is_err() {
-            return self.refuse(now, connection, Reason::Storage, 0);
+            return self.refuse(connection, Reason::Storage, 0);
         }
         let mut flow = Flow::new(now, deed, kind, App::Dialling);
         flow.on_taken_up(&mut self.line.endpoint, connection, remote, &open, &mut self.custody);
@@ -539,10 +539,10 @@ impl<C: Custody> Gateway<C> {
         }
     }
 
-    fn refuse(&mut self, now: Instant, connection: ConnectionId, reason: Reason, taken: u64) {
+    fn refuse(&mut self, connection: ConnectionId, reason: Reason, taken: u64) {
+        // Who hears it closes the connection.
         let frame = Frame::Reset { reason, taken };
         let _ = self.line.endpoint.send(connection, frame.encode().into(), None);
-        self.line.endpoint.close(now, connection);
     }
 
     fn say_taken(&mut self, now: Instant, connection: ConnectionId, taken: u64) {
@@ -554,10 +554,13 @@ impl<C: Custody> Gateway<C> {
 
     fn end(&mut self, now: Instant, id: FlowId, reason: Option<Reason>) {
         let Some(flow) = self.flows.remove(&id) else { return };
-        flow.say_over(&mut self.line.endpoint);
+        let said = flow.say_over(&mut self.line.endpoint);
         for connection in [flow.control, flow.data].into_iter().flatten() {
             self.by_connection.remove(&connection);
-            self.line.endpoint.close(now, connection);
+            // Who hears that a flow is over closes what it was on: till then it is repeated.
+            if !(said && flow.control == Some(connection)) {
+                self.line.endpoint.close(now, connection);
+            }
         }
         let ending = flow.ending(now, reason);
         let remember = (!flow.deed.ours).then_some((reason, flow.taken()));

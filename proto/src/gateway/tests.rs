@@ -428,3 +428,18 @@ fn datagrams_go_one_for_one_and_answers_find_back() {
         assert_eq!(world.datagrams[1].last(), Some(&Action::Forget { peer }));
     }
 }
+
+#[test]
+fn a_refusal_is_heard_although_its_segment_is_lost() {
+    for seed in 0..60 {
+        let near = PathConfig { delay: Duration::from_micros(100), ..path(0.0, 0.15) };
+        let mut world = World::new(near, seed, GatewayConfig::default());
+        world.run(Duration::from_millis(500));
+        world.dials = Err(Reason::NotAllowed);
+        let flow = world.gateways[0].open(world.now, TARGET.parse().unwrap(), TcpMode::NearReliable).unwrap();
+        world.apps[0].insert(flow, TestApp::default());
+        world.run(Duration::from_secs(10));
+        assert_eq!(world.endings[0].len(), 1, "seed {seed}: {:?}", world.gateways[0].flows);
+        assert_eq!(world.endings[0][0].reason, Some(Reason::NotAllowed));
+    }
+}

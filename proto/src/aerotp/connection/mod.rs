@@ -379,9 +379,18 @@ impl Connection {
 
     pub fn on_afin_sent(&mut self, now: Instant, rtt: &Rtt, loss: f64) {
         let again = rtt.timeout(Duration::ZERO);
+        let held = self.held_word();
         if let Some(closing) = &mut self.closing {
             closing.due = Some(now + again);
-            closing.until = closing.until.or(Some(now + close_time(rtt, loss)));
+            closing.until = closing.until.or(Some(now + close_time(rtt, loss, held)));
+        }
+    }
+
+    /// How long word of what was sent last may be held back; what was lost with it is not repeated sooner.
+    fn held_word(&self) -> Duration {
+        match self.config.mode {
+            TransferMode::NearReliable => CUSTODY_ACK_DELAY,
+            _ => Duration::ZERO,
         }
     }
 
@@ -395,9 +404,10 @@ impl Connection {
         self.ack_due = None;
         let syn = std::mem::take(&mut self.ack_syn);
         let fin = std::mem::take(&mut self.afin_ack);
+        let held = self.held_word();
         if fin {
             // Twice as long as the other side goes on asking.
-            self.listen_until = self.listen_until.or(Some(now + 2 * close_time(rtt, loss)));
+            self.listen_until = self.listen_until.or(Some(now + 2 * close_time(rtt, loss, held)));
         }
         (syn, fin)
     }
@@ -523,8 +533,8 @@ pub(super) struct Data {
 }
 
 /// How long closing goes on when nothing is heard: for as many repetitions that all of them are hardly lost.
-fn close_time(rtt: &Rtt, loss: f64) -> Duration {
+fn close_time(rtt: &Rtt, loss: f64, held: Duration) -> Duration {
     let loss = loss.clamp(1e-3, 0.95);
     let repeats = (CLOSE_FAILS.ln() / loss.ln()).ceil() as u32;
-    rtt.timeout(Duration::ZERO) * repeats.clamp(*CLOSE_REPEATS.start(), *CLOSE_REPEATS.end())
+    rtt.timeout(held) * repeats.clamp(*CLOSE_REPEATS.start(), *CLOSE_REPEATS.end())
 }
