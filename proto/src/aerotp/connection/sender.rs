@@ -163,11 +163,6 @@ impl Sender {
         self.waiting_bytes
     }
 
-    /// Bytes that wait or are not acknowledged.
-    pub fn held_bytes(&self) -> usize {
-        self.waiting_bytes + self.flight.iter().flatten().map(|segment| segment.bytes).sum::<usize>()
-    }
-
     /// Nothing waits and nothing is under way.
     pub fn is_done(&self) -> bool {
         self.waiting.is_empty() && self.acked == self.next

@@ -233,11 +233,6 @@ impl Endpoint {
         self.connection(id).map(|connection| connection.sender.waiting_bytes())
     }
 
-    /// Bytes that a connection has yet to send, or that are not acknowledged.
-    pub fn held_bytes(&self, id: ConnectionId) -> Option<usize> {
-        self.connection(id).map(|connection| connection.sender.held_bytes())
-    }
-
     /// What the other side sent on a connection; `None` if nothing (more) has come. What is not read makes the other side wait.
     pub fn read(&mut self, now: Instant, id: ConnectionId) -> Option<Piece> {
         self.connection_mut(id)?.read(now)
@@ -331,13 +326,6 @@ impl Endpoint {
     pub fn on_radio_buffer(&mut self, now: Instant, line: usize, free_percent: u8) {
         if let Some(line) = self.lines.get_mut(line) {
             line.pacer.on_buffer(now, free_percent);
-        }
-    }
-
-    /// The radio of a line says at what rate it sends.
-    pub fn on_radio_rate(&mut self, line: usize, rate: Bitrate) {
-        if let Some(line) = self.lines.get_mut(line) {
-            line.pacer.on_hint(rate);
         }
     }
 

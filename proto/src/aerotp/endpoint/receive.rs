@@ -43,10 +43,12 @@ impl Endpoint {
     /// Takes in what came on a line: bytes that may be a segment. Whether they were recognised as one, be it damaged.
     pub fn handle_segment(&mut self, now: Instant, line: usize, bytes: &mut [u8]) -> bool {
         let len = bytes.len();
-        if let Some(line) = self.lines.get_mut(line) {
+        let decoded = self.codec.decode(bytes);
+        // Of noise, in which a serial line looks for segments again and again, nothing is reckoned as the other side's time.
+        if let Some(line) = self.lines.get_mut(line).filter(|_| !matches!(decoded, Err(Damaged::Unrecognisable))) {
             line.pacer.on_heard(now, len + line.config.framing.as_usize());
         }
-        match self.codec.decode(bytes) {
+        match decoded {
             Ok(decoded) => {
                 let flipped = decoded.repaired.bits;
                 let opened = Self::open(&mut self.security, now, decoded);
