@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::endpoint::{Endpoint, EndpointConfig, EndpointCounters, EndpointEvent, LineConfig, Protection};
-use super::line::{Deframer, LINE_OVERHEAD, LineCounters, LineEvent, put_frame};
+use super::endpoint::{EndpointCounters, EndpointEvent, Protection};
+use super::line::{Deframer, LINE_OVERHEAD, LineCounters};
 use super::quality::Quality;
+use super::transceiver::Transceiver;
 use super::{Closed, ConnectionConfig, ConnectionId, Port, SecurityConfig, SecurityError, TransferMode};
 use crate::mavlink::RadioStatus;
 use crate::seeded::SeededBytes;
@@ -133,8 +134,6 @@ pub enum RadioEvent {
         /// See [`Handling::token`].
         token: u64,
     },
-    /// The radio says how it is.
-    Status(RadioStatus),
 }
 
 /// How a radio fares.
@@ -178,8 +177,6 @@ const LEAST_DATAGRAM: usize = 128;
 const LOOSE: Port = Port(64);
 /// A connection that the other side does not take is tried again after this.
 const REOPEN: Duration = Duration::from_secs(1);
-/// Without a word for this long a new handshake is tried, again and again.
-const ANEW: Duration = Duration::from_secs(3);
 
 impl Kind {
     const ALL: [Self; 5] = [Self::Control, Self::Transactions, Self::States, Self::Video, Self::Bulk];
@@ -213,19 +210,15 @@ impl Kind {
 pub struct RadioBearer {
     config: RadioConfig,
     initiates: bool,
-    endpoint: Endpoint,
-    deframer: Option<Deframer>,
+    radio: Transceiver,
     /// By kind.
     connections: [Option<ConnectionId>; 5],
     reopen: Option<Instant>,
     /// Something of the other side's life has come, and control can be sent.
     connected: Option<u64>,
     lives: u64,
-    begun: Option<Instant>,
     /// The other side was found not to take a connection, and it was said.
     refused: bool,
-    status: Option<RadioStatus>,
-    segment: Vec<u8>,
     events: VecDeque<RadioEvent>,
 }
 
@@ -236,120 +229,57 @@ impl RadioBearer {
     /// If no secret can be agreed with the other side's key.
     pub fn new(config: RadioConfig, security: SecurityConfig, random: SeededBytes) -> Result<Self, SecurityError> {
         let initiates = security.initiates;
-        let (framing, deframer) = match config.framing {
-            Framing::Serial(gap) => (ByteCount::from(LINE_OVERHEAD), Some(Deframer::new(gap))),
-            Framing::Packets(around) => (around, None),
-        };
-        let line = LineConfig { rate: config.rate, framing, shared: config.turn_around };
-        let endpoint = EndpointConfig {
-            reordering: config.reordering,
-            protection: config.protection,
-            combine: config.combine,
-            assumed_rtt: Duration::from_millis(20) + config.rate.time_for(ByteCount(400)).min(Duration::from_secs(2)),
-            ..EndpointConfig::new(security, line, config.max_segment.max(LEAST_SEGMENT))
-        };
-        let mut endpoint = Endpoint::new(endpoint, random)?;
+        // Heartbeats are answered: who hears nothing has nothing to wait for.
+        let limits = (config.max_segment.max(LEAST_SEGMENT), Kind::ALL.len() * 2, Duration::ZERO);
+        let mut radio = Transceiver::new(&config, limits, security, random)?;
         for kind in Kind::ALL.into_iter().filter(|_| !initiates) {
             let config = connection(kind, &config.modes);
-            endpoint.listen(kind.port().0..=kind.port().0, config);
+            radio.endpoint.listen(kind.port().0..=kind.port().0, config);
         }
         Ok(Self {
             config,
             initiates,
-            endpoint,
-            deframer,
+            radio,
             connections: [None; 5],
             reopen: None,
             connected: None,
             lives: 0,
-            begun: None,
             refused: false,
-            status: None,
-            segment: Vec::new(),
             events: VecDeque::new(),
         })
     }
 
     /// Takes in bytes of the line, or one packet.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        match &mut self.deframer {
-            Some(deframer) => {
-                deframer.push(now, bytes);
-                self.poll_deframer(now);
-            }
-            None => {
-                self.segment.clear();
-                self.segment.extend_from_slice(bytes);
-                self.endpoint.handle_segment(now, 0, &mut self.segment);
-            }
-        }
+        self.radio.handle_bytes(now, bytes);
         self.pump(now);
-    }
-
-    fn poll_deframer(&mut self, now: Instant) {
-        let Some(deframer) = &mut self.deframer else { return };
-        let endpoint = &mut self.endpoint;
-        while let Some(event) = deframer.poll(now, |segment| endpoint.handle_segment(now, 0, segment)) {
-            if let LineEvent::Radio(status) = event {
-                endpoint.on_radio_buffer(now, 0, status.txbuf);
-                self.status = Some(status);
-                self.events.push_back(RadioEvent::Status(status));
-            }
-        }
     }
 
     /// The side that initiates begins; the other one waits to be spoken to.
     pub fn begin(&mut self, now: Instant) {
+        self.radio.begin(now);
         if self.initiates {
-            self.begun = Some(now);
-            self.endpoint.begin(now);
             self.open(now);
         }
     }
 
     /// To be called when the time that [`RadioBearer::poll_timeout`] gave has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.deframer.as_ref().and_then(Deframer::next_deadline).is_some_and(|due| due <= now) {
-            self.poll_deframer(now);
-        }
         if self.reopen.is_some_and(|at| at <= now) {
             self.open(now);
         }
-        if self.anew_at().is_some_and(|at| at <= now) {
-            // The other side may have restarted, and have no keys for what it hears.
-            self.begun = Some(now);
-            self.endpoint.begin(now);
-        }
-        self.endpoint.handle_timeout(now);
+        self.radio.handle_timeout(now);
         self.pump(now);
     }
 
     /// When to call [`RadioBearer::handle_timeout`] and [`RadioBearer::poll_transmit`] next.
     pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
-        let line = self.deframer.as_ref().and_then(Deframer::next_deadline);
-        [self.endpoint.poll_timeout(now), line, self.reopen, self.anew_at()].into_iter().flatten().min()
-    }
-
-    /// When the handshake is tried anew, if nothing is heard.
-    fn anew_at(&self) -> Option<Instant> {
-        let last = self.begun?.max(self.endpoint.heard().unwrap_or(self.begun?));
-        Some(last + ANEW)
+        self.radio.poll_timeout(now).into_iter().chain(self.reopen).min()
     }
 
     /// The next bytes for the line, or packet, put into `out`; whether there are any.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        out.clear();
-        if self.endpoint.poll_transmit(now, &mut self.segment).is_none() {
-            return false;
-        }
-        match self.deframer {
-            // What the endpoint makes is never too long.
-            Some(_) => put_frame(out, &self.segment).is_ok(),
-            None => {
-                out.extend_from_slice(&self.segment);
-                true
-            }
-        }
+        self.radio.poll_transmit(now, out)
     }
 
     /// The next event.
@@ -359,7 +289,7 @@ impl RadioBearer {
 
     /// Whether messages can be sent: by the side that initiates at once.
     pub fn is_ready(&self) -> bool {
-        self.endpoint.can_send() && self.connections[Kind::Control as usize].is_some()
+        self.radio.endpoint.can_send() && self.connections[Kind::Control as usize].is_some()
     }
 
     /// Number of the life of the other side that is connected to, if one is.
@@ -380,7 +310,7 @@ impl RadioBearer {
     /// A message need not arrive any more.
     pub fn cancel(&mut self, token: u64) {
         if let Some(id) = self.connections[Kind::Control as usize] {
-            self.endpoint.cancel(id, token);
+            self.radio.endpoint.cancel(id, token);
         }
     }
 
@@ -411,12 +341,12 @@ impl RadioBearer {
     }
 
     fn send_loose(&mut self, priority: u8, bytes: Bytes) -> bool {
-        self.endpoint.send_datagram(LOOSE, LOOSE, priority, bytes).is_ok()
+        self.radio.endpoint.send_datagram(LOOSE, LOOSE, priority, bytes).is_ok()
     }
 
     fn send_on(&mut self, kind: Kind, bytes: Bytes, token: Option<u64>) -> bool {
         let Some(id) = self.connections[kind as usize] else { return false };
-        self.endpoint.send(id, bytes, token).is_ok()
+        self.radio.endpoint.send(id, bytes, token).is_ok()
     }
 
     /// How long a datagram is to be at most that is filled up with what waits. A single message or frame may be longer.
@@ -427,53 +357,54 @@ impl RadioBearer {
 
     /// Whether what is handed over now leaves now.
     pub fn is_free(&self, now: Instant) -> bool {
-        self.endpoint.is_free(now)
+        self.radio.endpoint.is_free(now)
     }
 
     /// When the line is free.
     pub fn free_at(&self, now: Instant) -> Instant {
-        self.endpoint.free_at(now)
+        self.radio.endpoint.free_at(now)
     }
 
     /// Round trip, smoothed.
     pub fn rtt(&self) -> Option<Duration> {
-        self.endpoint.rtt()
+        self.radio.endpoint.rtt()
     }
 
     /// Share of segments that are lost.
     pub fn loss(&self) -> f64 {
-        self.endpoint.loss().max(self.endpoint.told_quality().map_or(0.0, |quality| quality.lost))
+        self.radio.endpoint.loss().max(self.radio.endpoint.told_quality().map_or(0.0, |quality| quality.lost))
     }
 
     /// Rate at which the line is sent to.
     pub fn rate(&self) -> Bitrate {
-        self.endpoint.rate(0)
+        self.radio.endpoint.rate(0)
     }
 
     /// How it fares.
     pub fn stats(&self) -> RadioStats {
         RadioStats {
             rate: self.rate(),
-            quality: self.endpoint.quality(),
-            told: self.endpoint.told_quality(),
-            parity_words: self.endpoint.parity_words(),
-            counters: self.endpoint.counters(),
-            line: self.deframer.as_ref().map(Deframer::counters).unwrap_or_default(),
-            status: self.status,
+            quality: self.radio.endpoint.quality(),
+            told: self.radio.endpoint.told_quality(),
+            parity_words: self.radio.endpoint.parity_words(),
+            counters: self.radio.endpoint.counters(),
+            line: self.radio.line(),
+            status: self.radio.status,
         }
     }
 
     /// What must be kept over a restart, if it changed: the greatest handshake that was accepted.
     pub fn snapshot(&mut self) -> Option<u64> {
-        self.endpoint.snapshot()
+        self.radio.endpoint.snapshot()
     }
 
     /// Says goodbye: connections are reset.
     pub fn close(&mut self) {
         for id in std::mem::take(&mut self.connections).into_iter().flatten() {
-            self.endpoint.reset(id);
+            self.radio.endpoint.reset(id);
         }
-        (self.reopen, self.begun) = (None, None);
+        self.reopen = None;
+        self.radio.end();
     }
 
     fn open(&mut self, now: Instant) {
@@ -481,13 +412,13 @@ impl RadioBearer {
         for kind in Kind::ALL {
             let config = connection(kind, &self.config.modes);
             if self.connections[kind as usize].is_none() && config.mode != TransferMode::UnreliableDatagram {
-                self.connections[kind as usize] = self.endpoint.connect(now, config, kind.port(), kind.port());
+                self.connections[kind as usize] = self.radio.endpoint.connect(now, config, kind.port(), kind.port());
             }
         }
     }
 
     fn pump(&mut self, now: Instant) {
-        while let Some(event) = self.endpoint.poll_event() {
+        while let Some(event) = self.radio.endpoint.poll_event() {
             match event {
                 EndpointEvent::Associated { restarted } => {
                     if restarted && self.connected.take().is_some() {
@@ -500,7 +431,7 @@ impl RadioBearer {
                     }
                 }
                 EndpointEvent::Readable(id) => {
-                    while let Some(piece) = self.endpoint.read(now, id) {
+                    while let Some(piece) = self.radio.endpoint.read(now, id) {
                         let is_control = self.connections[Kind::Control as usize] == Some(id);
                         match is_control {
                             // A message that was cancelled comes empty.
@@ -522,7 +453,7 @@ impl RadioBearer {
                 EndpointEvent::Datagram { bytes, .. } => self.events.push_back(RadioEvent::Datagram(bytes)),
             }
         }
-        if self.connected.is_none() && self.is_ready() && self.endpoint.is_established() {
+        if self.connected.is_none() && self.is_ready() && self.radio.endpoint.is_established() {
             self.lives += 1;
             self.connected = Some(self.lives);
             // Before what came with it.
@@ -544,7 +475,7 @@ impl RadioBearer {
                 "the other side does not take a connection of the radio: are its modes the same there?"
             );
         }
-        if self.initiates && self.begun.is_some() {
+        if self.initiates && self.radio.has_begun() {
             let wait = if reason == Closed::PeerRestarted { Duration::ZERO } else { REOPEN };
             self.reopen = Some(self.reopen.map_or(now + wait, |at| at.min(now + wait)));
         }

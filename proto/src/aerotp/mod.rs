@@ -21,6 +21,7 @@ mod rtt;
 mod security;
 mod segment;
 mod strength;
+mod transceiver;
 
 pub use bearer::{Framing, Handling, LEAST_SEGMENT, Modes, RadioBearer, RadioConfig, RadioEvent, RadioStats};
 pub use combine::combine_segments;
@@ -38,6 +39,7 @@ pub use security::{
     SecurityError, TAG_LEN,
 };
 pub use segment::{Damaged, Decoded, MAX_SEGMENT, Repaired, SegmentCodec, SegmentCounters, encode_segment};
+pub(crate) use transceiver::Transceiver;
 
 /// The sequence number with these low bits that is nearest to `near`.
 fn extend(seq: Seq, near: u64) -> u64 {

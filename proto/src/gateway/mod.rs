@@ -7,7 +7,6 @@
 mod custody;
 mod flow;
 mod frame;
-mod line;
 mod quasi;
 mod status;
 #[cfg(test)]
@@ -30,11 +29,10 @@ pub use udp::{Client, Peer};
 use crate::ByteCount;
 use crate::aerotp::{
     Closed, ConnectionConfig, ConnectionId, EndpointEvent, Piece, Port, RadioConfig, SecurityConfig, SecurityError,
-    TransferMode,
+    Transceiver, TransferMode,
 };
 use crate::seeded::SeededBytes;
 use flow::{App, Flow, Kind, Means};
-use line::Line;
 use udp::Udp;
 
 /// What a gateway may take.
@@ -130,6 +128,8 @@ pub enum Action {
     },
 }
 
+/// With nothing to send, the other side is greeted anew when nothing was heard for so long: it may have restarted.
+const ANEW_IDLE: Duration = Duration::from_secs(15);
 /// Ports of AeroTP that gateways listen on.
 const CUSTODY: Port = Port(16);
 const QUASI_CONTROL: Port = Port(17);
@@ -153,7 +153,7 @@ const MAX_ENDED: usize = 1024;
 #[derive(Debug)]
 pub struct Gateway<C> {
     config: GatewayConfig,
-    line: Line,
+    line: Transceiver,
     custody: C,
     random: SeededBytes,
     next_port: u16,
@@ -200,7 +200,12 @@ impl<C: Custody> Gateway<C> {
         let seed = random.next_seed();
         // A flow may have two, a UDP client one.
         let connections = config.max_flows * 2 + udp::MAX_CLIENTS;
-        let mut line = Line::new(radio, connections, security, SeededBytes::new(&seed, "aerotp"))?;
+        let mut line = Transceiver::new(
+            radio,
+            (radio.max_segment, connections, ANEW_IDLE),
+            security,
+            SeededBytes::new(&seed, "aerotp"),
+        )?;
         for (port, mode) in [
             (CUSTODY, custody_connection()),
             (QUASI_CONTROL, quasi_control()),

@@ -40,7 +40,6 @@ impl Session {
                     Some((_, Kept::Fragment(..) | Kept::Repair(..))) | None => {}
                 }
             }
-            RadioEvent::Status(_) => {}
         }
     }
 }

@@ -1,35 +1,37 @@
-//! The radio's line: framing, and the end of AeroTP that all flows share.
+//! An endpoint at one radio: framing around it, the radio's own word, and a handshake anew when nothing is heard.
 
 use std::time::{Duration, Instant};
 
+use super::bearer::{Framing, RadioConfig};
+use super::endpoint::{Endpoint, EndpointConfig, LineConfig};
+use super::line::{Deframer, LINE_OVERHEAD, LineCounters, LineEvent, put_frame};
+use super::{SecurityConfig, SecurityError};
 use crate::ByteCount;
-use crate::aerotp::{
-    Deframer, Endpoint, EndpointConfig, LINE_OVERHEAD, LineConfig, LineEvent, RadioConfig, SecurityConfig, put_frame,
-};
-use crate::aerotp::{Framing, SecurityError};
 use crate::mavlink::RadioStatus;
 use crate::seeded::SeededBytes;
 
-/// Without a word for this long a new handshake is tried, as long as something waits.
+/// Without a word for this long a new handshake is tried, again and again, as long as something waits.
 const ANEW: Duration = Duration::from_secs(3);
-/// And if nothing does: the other side may have restarted, and can say nothing before we do.
-const ANEW_IDLE: Duration = Duration::from_secs(15);
 
-/// One line.
+/// What an endpoint and its radio's line are together.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Transceiver {
     pub endpoint: Endpoint,
     deframer: Option<Deframer>,
     initiates: bool,
     begun: Option<Instant>,
+    /// The same if nothing waits: the other side may have restarted, and can say nothing before we do.
+    idle: Duration,
     segment: Vec<u8>,
+    /// What the radio said of itself last.
     pub status: Option<RadioStatus>,
 }
 
-impl Line {
+impl Transceiver {
+    /// One that has said nothing yet. Segments are no longer than `max_segment`; `idle` as above.
     pub fn new(
         config: &RadioConfig,
-        max_connections: usize,
+        (max_segment, max_connections, idle): (usize, usize, Duration),
         security: SecurityConfig,
         random: SeededBytes,
     ) -> Result<Self, SecurityError> {
@@ -45,12 +47,13 @@ impl Line {
             combine: config.combine,
             assumed_rtt: Duration::from_millis(20) + config.rate.time_for(ByteCount(400)).min(Duration::from_secs(2)),
             max_connections,
-            ..EndpointConfig::new(security, line, config.max_segment)
+            ..EndpointConfig::new(security, line, max_segment)
         };
         let endpoint = Endpoint::new(endpoint, random)?;
-        Ok(Self { endpoint, deframer, initiates, begun: None, segment: Vec::new(), status: None })
+        Ok(Self { endpoint, deframer, initiates, begun: None, idle: idle.max(ANEW), segment: Vec::new(), status: None })
     }
 
+    /// The side that initiates begins; the other one waits to be spoken to.
     pub fn begin(&mut self, now: Instant) {
         if self.initiates {
             self.begun = Some(now);
@@ -58,6 +61,17 @@ impl Line {
         }
     }
 
+    /// Whether it has begun, and goes on.
+    pub fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// It begins no more.
+    pub fn end(&mut self) {
+        self.begun = None;
+    }
+
+    /// Takes in bytes of the line, or one packet.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         match &mut self.deframer {
             Some(deframer) => {
@@ -88,6 +102,7 @@ impl Line {
             self.poll_deframer(now);
         }
         if self.anew_at().is_some_and(|at| at <= now) {
+            // The other side may have restarted, and have no keys for what it hears.
             self.begin(now);
         }
         self.endpoint.handle_timeout(now);
@@ -102,9 +117,10 @@ impl Line {
     fn anew_at(&self) -> Option<Instant> {
         let begun = self.begun?;
         let last = begun.max(self.endpoint.heard().unwrap_or(begun));
-        Some(last + if self.endpoint.is_idle() { ANEW_IDLE } else { ANEW })
+        Some(last + if self.endpoint.is_idle() { self.idle } else { ANEW })
     }
 
+    /// The next bytes for the line, or packet, put into `out`; whether there are any.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         out.clear();
         if self.endpoint.poll_transmit(now, &mut self.segment).is_none() {
@@ -118,5 +134,10 @@ impl Line {
                 true
             }
         }
+    }
+
+    /// Counters of the serial line, if it is one.
+    pub fn line(&self) -> LineCounters {
+        self.deframer.as_ref().map(Deframer::counters).unwrap_or_default()
     }
 }
