@@ -107,7 +107,7 @@ pub struct LinkArgs {
     /// file:PATH for a script [link.modem]
     #[arg(long, value_name = "MODEM", help_heading = "Link")]
     pub modem: Option<ModemSpec>,
-    /// Congestion controller of video and bulk: fpv2, or for comparison paper, paper-literal, scream, bbr, cubic
+    /// Congestion controller of video and bulk: fpv2, or for comparison paper, paper-literal, scream, bbr, cubic; dedicated for a lossy radio of your own
     /// [congestion.controller]
     #[arg(long, value_name = "NAME", help_heading = "Link")]
     pub controller: Option<ControllerName>,

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use aquila_fec::rlc::RepairHeader;
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::quic::QuicBearer;
-use aquila_proto::session::{self, BearerConfig};
+use aquila_proto::session::{self, BearerConfig, ParcelPort};
 use aquila_proto::signing::Place;
 use aquila_proto::video::{FragmentFlags, FragmentHeader, VideoParity};
 use aquila_proto::wire::datagram::{BulkPiece, BulkWindow, DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
+use aquila_proto::wire::history::History;
 use aquila_proto::wire::message::{Hello, MessageHeader, put_copy};
 use aquila_proto::wire::receipt::Receipt;
 use aquila_proto::wire::repair::VideoRepair;
@@ -121,7 +122,7 @@ impl Pair {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(24) {
+        match input.below(27) {
             0 | 1 => self.wait(input.step()),
             2 => self.in_datagram(input.short_bytes().to_vec()),
             3 => self.send_message(input),
@@ -228,6 +229,22 @@ impl Pair {
                 VideoRepair { video: u64::from(input.u8() & 17), settled: input.u8().into(), header }.put(&mut body);
                 body.extend_from_slice(input.short_bytes());
                 self.send_datagram(flow::VIDEO_REPAIR, &body);
+            }
+            23 => {
+                let (end, bits) = (input.u16(), input.short_bytes().to_vec());
+                let mut history = Vec::new();
+                History { end: if input.bool() { end } else { end & 63 }, bits }.put(&mut history);
+                self.in_datagram(history);
+            }
+            24 => self.send_datagram(flow::PARCELS + u64::from(input.u8() & 15), input.short_bytes()),
+            25 => {
+                let port = ParcelPort::new(input.u8() & 7).expect("one of eight");
+                let bytes = vec![input.u8(); usize::from(input.u8()) * 6];
+                let token = input.bool().then(|| input.u8().into());
+                let (room, max) = (self.session.parcel_room(port), self.session.max_parcel());
+                let taken = self.session.send_parcel(self.now, port, token, bytes.clone().into());
+                assert_eq!(taken, room > 0 && bytes.len() <= max);
+                self.drain();
             }
             _ => self.restart(),
         }

@@ -2,6 +2,7 @@
 
 use aquila_proto::wire::datagram::{BulkPiece, DatagramHeader, Heartbeat, RecoveryRequest};
 use aquila_proto::wire::feedback::{Feedback, MAX_REPORTED};
+use aquila_proto::wire::history::History;
 use aquila_proto::wire::message::{Hello, MessageHeader, put_copy, take_copy};
 use aquila_proto::wire::receipt::Receipt;
 use aquila_proto::wire::varint::{put_varint, take_varint, varint_len};
@@ -13,7 +14,7 @@ const MAX_TEXT: usize = 64;
 pub fn wire(data: &[u8]) {
     let Some((&codec, bytes)) = data.split_first() else { return };
     let mut out = Vec::new();
-    match codec % 10 {
+    match codec % 11 {
         0 => {
             let mut rest = bytes;
             while let Some(value) = take_varint(&mut rest) {
@@ -72,6 +73,14 @@ pub fn wire(data: &[u8]) {
                 assert!(out.len() <= BulkPiece::MAX_LEN);
                 out.extend_from_slice(bytes);
                 assert_eq!(BulkPiece::parse(&out), Some((piece, bytes)));
+            }
+        }
+        10 => {
+            if let Some(history) = History::parse(bytes) {
+                assert!(!history.is_empty() && history.len() <= 8 * History::MAX_BYTES);
+                assert!(history.get(history.len() - 1).is_some() && history.get(history.len()).is_none());
+                history.put(&mut out);
+                assert_eq!(History::parse(&out[1..]), Some(history));
             }
         }
         6 => copies(bytes),

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aquila_emu::{Direction, Outage, Path, PathConfig, Payload, SerialRadio, SerialRadioConfig};
+use aquila_emu::{Direction, Loss, Outage, Path, PathConfig, Payload, SerialRadio, SerialRadioConfig};
 use aquila_proto::aerotp::RadioConfig;
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::{DisconnectReason, EcnCodepoint, MemoryTickets, TicketStore};
-use aquila_proto::session::{Arrival, BearerConfig, Stats};
+use aquila_proto::session::{Arrival, BearerConfig, ParcelFate, ParcelPort, Stats};
 use aquila_proto::video::VideoParity;
 use aquila_proto::{BearerId, Bitrate, Class, Event, LinkState, Output, Session, Side, Usage};
 use bytes::{Bytes, BytesMut};
@@ -224,6 +224,10 @@ pub struct Pair {
     pub record: bool,
     /// Reports of unknown peers: when, where, how many.
     pub unknown: Vec<(Duration, Side, u64)>,
+    /// Parcels that arrived, and where.
+    pub parcels: VecDeque<(Side, ParcelPort, Bytes)>,
+    /// What became of parcels, and whose.
+    pub fates: VecDeque<(Side, ParcelFate)>,
     /// What is added to the clock of an end when it is restarted.
     pub clock_jump: Duration,
     /// How often a deadline came.
@@ -289,6 +293,8 @@ impl Pair {
             recorded: Vec::new(),
             record: false,
             unknown: Vec::new(),
+            parcels: VecDeque::new(),
+            fates: VecDeque::new(),
             clock_jump: Duration::ZERO,
             timeouts: 0,
             recovery_wanted: 0,
@@ -453,6 +459,21 @@ impl Pair {
     /// The uplink's rate changes, of the first bearer.
     pub fn set_up_rate(&mut self, rate: Bitrate) {
         self.paths[0][0].set_rate(self.now, Some(rate.0));
+    }
+
+    /// A bearer's path from a side has another rate from now on, and loses another share behind its bottleneck.
+    pub fn change_path(&mut self, bearer: usize, from: Side, rate: Bitrate, air_loss: Loss) {
+        let path = &mut self.paths[bearer][usize::from(from == Side::Ground)];
+        path.set_rate(self.now, Some(rate.0));
+        path.set_air_loss(self.now, air_loss);
+    }
+
+    /// Sends a parcel with a token.
+    pub fn send_parcel(&mut self, from: Side, port: ParcelPort, token: u64, bytes: Bytes) -> bool {
+        let now = self.now;
+        let taken = self.node(from).end.session.send_parcel(now, port, Some(token), bytes);
+        self.drain(from);
+        taken
     }
 
     /// The session of an end, for what has no method here. Drain it by [`Pair::settle`].
@@ -714,6 +735,8 @@ impl Pair {
                 self.drain(Side::Air);
             }
             Event::Unknown { count, .. } => self.unknown.push((elapsed, side, count)),
+            Event::Parcel { port, bytes } => self.parcels.push_back((side, port, bytes)),
+            Event::ParcelFate(fate) => self.fates.push_back((side, fate)),
             Event::RecoveryPointWanted { .. } => self.recovery_wanted += 1,
             Event::TargetRate(rate) if side == Side::Air => self.targets.push((elapsed, rate)),
             _ => {}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cc::PacketReport;
 use crate::wire::datagram::{unwrap_seq, unwrap_us};
 use crate::wire::feedback::{Arrival, Feedback};
+use crate::wire::history::History;
 use crate::{BearerId, ByteCount};
 
 /// A report is sent when this many datagrams have arrived since the last one, or after [`REPORT_DELAY`].
@@ -15,6 +16,11 @@ pub const REPORT_DELAY: Duration = Duration::from_millis(10);
 const REPEATED: u64 = 32;
 /// Arrivals remembered; above the 512 of one report, for reordering.
 const MEMORY: usize = 1024;
+/// A history is sent this often while at least this share of the last datagrams is missing, of so many at least: where the way
+/// there is bad, the way back is likely to be.
+const HISTORY_EVERY: Duration = Duration::from_millis(25);
+const HISTORY_FROM: f64 = 0.05;
+const HISTORY_LEAST: u64 = 64;
 
 /// The receiver: remembers arrivals and says when a report is due.
 #[derive(Debug, Default)]
@@ -28,6 +34,7 @@ pub struct ArrivalLog {
     reported_to: u64,
     /// End of the report before it.
     reported_before: u64,
+    history_sent: Option<Instant>,
 }
 
 impl ArrivalLog {
@@ -81,6 +88,21 @@ impl ArrivalLog {
         Some(Feedback { sent_us: now_us as u32, first_seq: first as u16, arrivals: arrivals.collect() })
     }
 
+    /// What to say beside a report about the datagrams before it, if much is lost and it has not just been said.
+    pub fn take_history(&mut self, now: Instant) -> Option<History> {
+        if self.history_sent.is_some_and(|at| now.saturating_duration_since(at) < HISTORY_EVERY) {
+            return None;
+        }
+        self.history_sent = Some(now);
+        let end = self.reported_to;
+        let told = (end - self.arrivals.front()?.0.min(end)).min(8 * History::MAX_BYTES as u64);
+        let recent = self.arrivals.iter().rev().skip_while(|(seq, ..)| *seq >= end);
+        let recent = recent.map(|(seq, ..)| end - 1 - seq).take_while(|back| *back < told);
+        let mut history = History { end: end as u16, bits: vec![0; told.div_ceil(8) as usize] };
+        let arrived = recent.inspect(|back| history.set(*back as usize)).count() as f64;
+        (told >= HISTORY_LEAST && arrived <= told as f64 * (1.0 - HISTORY_FROM)).then_some(history)
+    }
+
     /// Another connection: sequence numbers begin anew.
     pub fn reset(&mut self) {
         *self = Self::default();
@@ -97,12 +119,16 @@ pub struct SentLog {
     /// The receiver's clock, unwrapped.
     receiver_us: Option<u64>,
     reports: Vec<PacketReport>,
+    /// For the next report: what one has told, but a history has settled.
+    settled: Vec<PacketReport>,
     fates: Vec<Fate>,
     in_flight: ByteCount,
     received: u64,
     lost: u64,
     /// Something urgent has left on this connection.
     has_urgent: bool,
+    /// When the newest datagram had left, by the sender's clock, as the last history came.
+    history_us: Option<u64>,
 }
 
 /// A datagram of a session.
@@ -121,6 +147,8 @@ pub enum Kept {
     Batch(u64),
     /// The piece of bulk from that offset on.
     Bulk(u64),
+    /// A parcel.
+    Parcel,
     /// The fragment of video with that running number. It is not kept as it is, but may be repaired while that is of use.
     Fragment(u8, u32),
     /// A repair of video, of that flow and round.
@@ -167,9 +195,19 @@ struct Sent {
     known: bool,
     /// Its fate has been told, perhaps before it was known.
     told: bool,
+    /// Later ones have arrived: it is not under way any more, whatever became of it.
+    passed: bool,
+    /// A report, and a history, have told that it had not arrived.
+    denied: bool,
+    denied_later: bool,
 }
 
 impl Sent {
+    /// It is under way no more; bytes of it that were until now.
+    fn passes(&mut self) -> ByteCount {
+        if std::mem::replace(&mut self.passed, true) { ByteCount(0) } else { self.leaving.bytes }
+    }
+
     fn fate(&mut self, received: bool) -> Option<Fate> {
         if std::mem::replace(&mut self.told, true) {
             return None;
@@ -179,7 +217,7 @@ impl Sent {
 
     fn report(&self, arrived_us: Option<u64>, ce: bool) -> PacketReport {
         let Leaving { at_us: sent_us, bytes, leads, .. } = self.leaving;
-        PacketReport { sent_us, bytes, arrived_us, ce, leads }
+        PacketReport { number: self.seq, sent_us, bytes, arrived_us, ce, leads }
     }
 }
 
@@ -188,6 +226,9 @@ impl Sent {
 const LOST_BEHIND: u64 = 16;
 /// One that left so long before one that arrived is lost too (RFC 9002 §6.1.2): small streams would wait long for sixteen.
 const LOST_AFTER_US: u64 = 100_000;
+/// While histories come, what no report has told of is not lost before one of them tells: this long after the last one, the next
+/// ones may be lost too.
+const HISTORY_HOLDS_US: u64 = 1_000_000;
 
 /// The same of what is wanted soon (RFC 9002 §6.1.1).
 const SUSPECT_BEHIND: u64 = 3;
@@ -206,14 +247,23 @@ impl SentLog {
 
     /// Notes that the datagram with [`SentLog::next_seq`] has been sent.
     pub fn on_sent(&mut self, leaving: Leaving) {
-        self.sent.push_back(Sent { seq: self.next_seq, leaving, known: false, told: false });
+        self.sent.push_back(Sent {
+            seq: self.next_seq,
+            leaving,
+            known: false,
+            told: false,
+            passed: false,
+            denied: false,
+            denied_later: false,
+        });
         self.has_urgent |= leaving.kept.is_some_and(Kept::is_urgent);
         self.next_seq += 1;
         self.in_flight += leaving.bytes;
         if self.sent.len() > 2 * MEMORY
-            && let Some(oldest) = self.sent.pop_front().filter(|oldest| !oldest.known)
+            && let Some(mut oldest) = self.sent.pop_front().filter(|oldest| !oldest.known)
         {
-            self.in_flight = self.in_flight - oldest.leaving.bytes;
+            self.in_flight = self.in_flight - oldest.passes();
+            self.fates.extend(oldest.fate(false));
         }
     }
 
@@ -244,6 +294,7 @@ impl SentLog {
     /// Takes in a report; see [`SentLog::reports`] for what it says.
     pub fn on_feedback(&mut self, feedback: &Feedback) {
         self.reports.clear();
+        self.reports.append(&mut self.settled);
         let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return };
         let (oldest, newest) = (oldest.seq, newest.seq);
         let first = unwrap_seq(newest, feedback.first_seq);
@@ -253,16 +304,19 @@ impl SentLog {
         self.receiver_us = Some(clock);
         let mut highest = None;
         for (seq, arrival) in (first..).zip(&feedback.arrivals) {
-            let Some(arrival) = arrival else { continue };
             if seq < oldest || seq > newest {
                 continue;
             }
-            highest = Some(seq);
             let sent = &mut self.sent[(seq - oldest) as usize];
+            let Some(arrival) = arrival else {
+                sent.denied = true;
+                continue;
+            };
+            highest = Some(seq);
             if !std::mem::replace(&mut sent.known, true) {
                 let arrived_us = Some(unwrap_us(clock, arrival.at_us));
                 self.reports.push(sent.report(arrived_us, arrival.ecn == 3));
-                self.in_flight = self.in_flight - sent.leaving.bytes;
+                self.in_flight = self.in_flight - sent.passes();
                 self.fates.extend(sent.fate(true));
                 self.received += 1;
             }
@@ -275,20 +329,70 @@ impl SentLog {
             {
                 self.suspect(highest, sent_us, clock.saturating_sub(unwrap_us(clock, arrival.at_us)));
             }
-            let is_past = |sent: &&Sent| {
-                sent.seq < highest && (sent.seq + LOST_BEHIND < highest || sent.leaving.at_us + LOST_AFTER_US < sent_us)
-            };
-            while let Some(mut front) = self.sent.front().filter(is_past).copied() {
-                self.sent.pop_front();
-                if !front.known {
-                    self.lost += 1;
-                    self.fates.extend(front.fate(false));
-                    self.reports.push(front.report(None, false));
-                    self.in_flight = self.in_flight - front.leaving.bytes;
-                }
-            }
+            self.drop_past(highest, sent_us);
         }
         self.reports.sort_by_key(|report| report.sent_us);
+    }
+
+    /// Takes for lost what is too far behind the datagram `highest`, which has arrived and left at `sent_us`; but not what a
+    /// history may yet tell of.
+    fn drop_past(&mut self, highest: u64, sent_us: u64) {
+        let is_past = |sent: &Sent| {
+            sent.seq < highest && (sent.seq + LOST_BEHIND < highest || sent.leaving.at_us + LOST_AFTER_US < sent_us)
+        };
+        let newest_us = self.sent.back().map_or(0, |sent| sent.leaving.at_us);
+        let waits = self.history_us.is_some_and(|at| newest_us < at + HISTORY_HOLDS_US);
+        let reach = highest.saturating_sub(8 * History::MAX_BYTES as u64);
+        let may_wait = |sent: &Sent| waits && !sent.known && !sent.denied && !sent.denied_later && sent.seq >= reach;
+        while let Some(mut front) = self.sent.front().filter(|sent| is_past(sent) && !may_wait(sent)).copied() {
+            self.sent.pop_front();
+            if !front.known {
+                self.lost += 1;
+                self.fates.extend(front.fate(false));
+                // Of what only a history tells, controllers hear nothing: neither what arrived, since no time is known, nor, or
+                // all of it would seem lost, what did not.
+                let unheard = front.denied_later && !front.denied;
+                self.reports.extend((!unheard).then(|| front.report(None, false)));
+                self.in_flight = self.in_flight - front.passes();
+            }
+        }
+        if waits {
+            for sent in self.sent.iter_mut().take_while(|sent| is_past(sent)) {
+                self.in_flight = self.in_flight - sent.passes();
+            }
+        }
+    }
+
+    /// Takes in a history. What it tells of is not in [`SentLog::reports`]: without times they are of no use.
+    pub fn on_history(&mut self, history: &History) {
+        let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return };
+        let (oldest, newest, newest_us) = (oldest.seq, newest.seq, newest.leaving.at_us);
+        let end = unwrap_seq(newest, history.end);
+        if end > newest + 1 {
+            return;
+        }
+        self.history_us = Some(newest_us);
+        for back in 0..history.len() {
+            let (Some(seq), Some(arrived)) = (end.checked_sub(1 + back as u64), history.get(back)) else { break };
+            if seq < oldest {
+                break;
+            }
+            let sent = &mut self.sent[(seq - oldest) as usize];
+            sent.denied_later |= !arrived;
+            if arrived && !std::mem::replace(&mut sent.known, true) {
+                self.in_flight = self.in_flight - sent.passes();
+                self.fates.extend(sent.fate(true));
+                self.received += 1;
+                self.reported = self.reported.max(Some(seq));
+            }
+        }
+        let highest = self.reported.filter(|reported| *reported >= oldest);
+        if let Some(highest) = highest {
+            let sent_us = self.sent[(highest - oldest) as usize].leaving.at_us;
+            self.reports.clear();
+            self.drop_past(highest, sent_us);
+            self.settled.append(&mut self.reports);
+        }
     }
 
     /// Tells of urgent datagrams that they are lost as soon as it seems so: three that left later have arrived, or one that
@@ -325,6 +429,8 @@ impl SentLog {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -365,6 +471,57 @@ mod tests {
             if let Some(at) = report.arrived_us {
                 assert!((at - report.sent_us).abs_diff(base) <= 8, "{report:?}");
             }
+        }
+    }
+
+    #[test]
+    fn where_most_reports_are_lost_histories_tell_what_has_arrived() {
+        for with_histories in [true, false] {
+            let start = Instant::now();
+            let (mut log, mut sent) = (ArrivalLog::default(), SentLog::default());
+            let mut random = 7u32;
+            let mut chance = move |share: f64| {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                f64::from(random >> 8) < share * f64::from(1 << 24)
+            };
+            let (mut arrived, mut fates, mut times) = (BTreeSet::new(), Vec::new(), (0u64, 0u64));
+            for n in 0..50_000u64 {
+                let now = start + Duration::from_micros(n * 1000);
+                let at_us = n * 1000;
+                let kept = Some(Kept::Batch(n));
+                let seq = sent.next_seq();
+                sent.on_sent(Leaving { at_us, bytes: ByteCount(1000), kept, leads: false, urgent: true });
+                if !chance(0.5) {
+                    arrived.insert(n);
+                    log.on_arrival(now, seq, at_us + 5_000, 2, true);
+                }
+                if log.next_due().is_some_and(|due| due <= now) {
+                    let report = log.take_report(at_us + 5_000, 512).unwrap();
+                    let history = log.take_history(now).filter(|_| with_histories);
+                    if !chance(0.7) {
+                        sent.on_feedback(&report);
+                        times.0 += sent.reports().iter().filter(|report| report.arrived_us.is_some()).count() as u64;
+                        times.1 += sent.reports().len() as u64;
+                        history.iter().for_each(|history| sent.on_history(history));
+                    }
+                }
+                fates.extend(sent.take_fates());
+                assert!(
+                    sent.in_flight() <= ByteCount(600_000),
+                    "what has passed is not under way: {:?}",
+                    sent.in_flight()
+                );
+            }
+            let told: BTreeSet<u64> = fates.iter().map(|fate| fate.datagram).collect();
+            assert_eq!(told.len(), fates.len(), "a fate is told once");
+            assert!(fates.len() > 49_000, "{}", fates.len());
+            let wrong = fates.iter().filter(|fate| fate.received != arrived.contains(&fate.datagram)).count();
+            // With reports alone half of what has arrived is taken for lost.
+            assert_eq!(wrong < 60, with_histories, "{wrong}");
+            assert!(with_histories || wrong > 5_000, "{wrong}");
+            // Controllers see what was lost and what was not by the same sample.
+            let share = times.0 as f64 / times.1 as f64;
+            assert!(!with_histories || (0.45..0.55).contains(&share), "{share}");
         }
     }
 

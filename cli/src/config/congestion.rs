@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use aquila_proto::cc::{BorrowedConfig, CongestionConfig, Fpv2Config, PaperConfig, ScreamConfig};
+use aquila_proto::cc::{BorrowedConfig, CongestionConfig, DedicatedConfig, Fpv2Config, PaperConfig, ScreamConfig};
 use aquila_proto::{Bitrate, ByteCount};
 use serde::Deserialize;
 
@@ -20,6 +20,7 @@ pub struct Congestion {
     pub scream: Scream,
     pub bbr: Borrowed,
     pub cubic: Borrowed,
+    pub dedicated: Dedicated,
 }
 
 /// The name of a controller that there is.
@@ -47,6 +48,7 @@ impl Congestion {
             CongestionConfig::Scream(defaults) => CongestionConfig::Scream(self.scream.over(defaults)),
             CongestionConfig::Bbr(defaults) => CongestionConfig::Bbr(self.bbr.over(defaults)),
             CongestionConfig::Cubic(defaults) => CongestionConfig::Cubic(self.cubic.over(defaults)),
+            CongestionConfig::Dedicated(defaults) => CongestionConfig::Dedicated(self.dedicated.over(defaults)),
         }
     }
 }
@@ -164,4 +166,11 @@ section!(Scream over ScreamConfig {
 section!(Borrowed over BorrowedConfig {
     initial_window: Bytes<2_400, 10_000_000>,
     gamma: Ratio<10, 2_000>,
+});
+
+section!(Dedicated over DedicatedConfig {
+    initial: Speed<50_000, 100_000_000>,
+    queue: Time<1, 1_000>,
+    pacing_gain: Ratio<1_000, 10_000>,
+    probe_every: Time<1, 1_000>,
 });

@@ -99,7 +99,11 @@ impl Node {
                 tracing::warn!(%from, reason, count, "unknown peer not answered (reported once a minute)");
             }
             // Nobody here reads or writes bulk yet: what is not read holds the other side back.
-            Event::BulkReadable | Event::BulkRestarted => {}
+            Event::BulkReadable
+            | Event::BulkRestarted
+            | Event::Parcel { .. }
+            | Event::ParcelFate(_)
+            | Event::ParcelRoom(_) => {}
         }
     }
 }

@@ -114,8 +114,14 @@ mod tests {
 
     #[test]
     fn a_digest_counts_what_came_and_times_the_newest() {
-        let packet =
-            |sent_us, arrived_us, ce| PacketReport { sent_us, bytes: ByteCount(100), arrived_us, ce, leads: false };
+        let packet = |sent_us, arrived_us, ce| PacketReport {
+            number: 0,
+            sent_us,
+            bytes: ByteCount(100),
+            arrived_us,
+            ce,
+            leads: false,
+        };
         let packets = [packet(1000, Some(61_000), true), packet(2000, None, false), packet(3000, Some(64_000), false)];
         let digest = Digest::of(&Reports { now_us: 83_000, packets: &packets, load: Load::default() });
         assert_eq!((digest.packets, digest.bytes, digest.marked, digest.lost), (2, 200, 1, 1));

@@ -4,6 +4,7 @@
 //! of every datagram.
 
 mod borrowed;
+mod dedicated;
 mod digest;
 mod encoder;
 pub mod fpv2;
@@ -21,6 +22,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 pub use borrowed::{Borrowed, BorrowedConfig, BorrowedKind};
+pub use dedicated::{Dedicated, DedicatedConfig};
 pub use encoder::{EncoderLag, EncoderRange};
 pub use fpv2::{Fpv2, Fpv2Config};
 pub use open_loop::OpenLoop;
@@ -33,6 +35,8 @@ use crate::{Bitrate, ByteCount};
 /// What became of one datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketReport {
+    /// Its number among those that left on this connection, without gaps but for those that no report tells of.
+    pub number: u64,
     /// Sender's clock when it left, microseconds.
     pub sent_us: u64,
     /// Bytes of UDP payload.
@@ -151,6 +155,8 @@ pub enum CongestionConfig {
     Bbr(BorrowedConfig),
     /// CUBIC, QUIC's own.
     Cubic(BorrowedConfig),
+    /// None but for the queue, for a path of ours alone; see [`Dedicated`].
+    Dedicated(DedicatedConfig),
 }
 
 impl Default for CongestionConfig {
@@ -161,7 +167,7 @@ impl Default for CongestionConfig {
 
 impl CongestionConfig {
     /// Names of all controllers.
-    pub const NAMES: [&'static str; 6] = ["fpv2", "paper", "paper-literal", "scream", "bbr", "cubic"];
+    pub const NAMES: [&'static str; 7] = ["fpv2", "paper", "paper-literal", "scream", "bbr", "cubic", "dedicated"];
 
     /// The controller of that name, with its default parameters.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -172,6 +178,7 @@ impl CongestionConfig {
             "scream" => Some(Self::Scream(ScreamConfig::default())),
             "bbr" => Some(Self::Bbr(BorrowedConfig::of(BorrowedKind::Bbr))),
             "cubic" => Some(Self::Cubic(BorrowedConfig::of(BorrowedKind::Cubic))),
+            "dedicated" => Some(Self::Dedicated(DedicatedConfig::default())),
             _ => None,
         }
     }
@@ -185,6 +192,7 @@ impl CongestionConfig {
             Self::Scream(_) => "scream",
             Self::Bbr(_) => "bbr",
             Self::Cubic(_) => "cubic",
+            Self::Dedicated(_) => "dedicated",
         }
     }
 
@@ -201,6 +209,7 @@ impl CongestionConfig {
             Self::Scream(config) => Box::new(Scream::new(*config, range)),
             Self::Bbr(config) => lend(Borrowed { kind: BorrowedKind::Bbr, config: *config }),
             Self::Cubic(config) => lend(Borrowed { kind: BorrowedKind::Cubic, config: *config }),
+            Self::Dedicated(config) => Box::new(Dedicated::new(*config)),
         }
     }
 }

@@ -47,6 +47,7 @@ impl Feed {
         }
         let arrived_us = sent_us + self.rtt.saturating_sub(self.back).as_micros() as u64 + 77_000_000;
         let fate = |n: u64| PacketReport {
+            number: n,
             sent_us,
             bytes,
             arrived_us: (!self.lost || n > 0).then_some(arrived_us),
@@ -150,7 +151,7 @@ fn apply(controller: &mut dyn Controller, now: &mut Instant, clock_us: &mut u64,
                 .map(|(age, delay, bytes, ce)| {
                     let sent_us = clock_us.saturating_add_signed(age.saturating_neg());
                     let arrived_us = delay.map(|delay| sent_us.saturating_add_signed(delay));
-                    PacketReport { sent_us, bytes: ByteCount(*bytes), arrived_us, ce: *ce, leads: *ce }
+                    PacketReport { number: *bytes, sent_us, bytes: ByteCount(*bytes), arrived_us, ce: *ce, leads: *ce }
                 })
                 .collect();
             let load = Load { in_flight: ByteCount(*in_flight), ..Load::default() };
@@ -188,7 +189,7 @@ pub fn check(
 pub fn recover(controller: &mut dyn Controller, mut now: Instant) -> (ByteCount, Bitrate) {
     // Times of a peer that has started anew.
     controller.on_path_change(now);
-    let began = now;
+    let (began, mut number) = (now, 0);
     while now < began + Duration::from_secs(120) {
         let sent_us = 1_000_000_000 + now.duration_since(began).as_micros() as u64;
         let packets = (controller.window(now).0 / 1240).clamp(1, 40);
@@ -198,14 +199,16 @@ pub fn recover(controller: &mut dyn Controller, mut now: Instant) -> (ByteCount,
         let load = Load { in_flight: ByteCount(packets * 1240), ..Load::default() };
         controller.poll(now, load);
         now += Duration::from_millis(50);
-        let report = PacketReport {
+        let report = |n: u64| PacketReport {
+            number: number + n,
             sent_us,
             bytes: ByteCount(1240),
             arrived_us: Some(sent_us + 25_000),
             ce: false,
             leads: false,
         };
-        let reports = vec![report; packets as usize];
+        let reports: Vec<_> = (0..packets).map(report).collect();
+        number += packets;
         controller.on_reports(now, Reports { now_us: sent_us + 50_000, packets: &reports, load });
         controller.poll(now, Load::default());
     }

@@ -43,4 +43,4 @@ proptest! {
 }
 
 /// Those of which this is known.
-const TESTED: [&str; 3] = ["paper", "paper-literal", "scream"];
+const TESTED: [&str; 4] = ["paper", "paper-literal", "scream", "dedicated"];

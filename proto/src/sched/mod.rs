@@ -4,5 +4,6 @@
 pub mod batches;
 pub mod bulk;
 pub mod outbox;
+pub mod parcels;
 pub mod reserve;
 pub mod telemetry;

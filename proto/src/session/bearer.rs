@@ -303,7 +303,8 @@ impl Bearer {
         self.carrier.send_datagram(datagram.freeze(), LOOSE)
     }
 
-    pub fn send_feedback(&mut self, now: Instant) -> bool {
+    /// Sends a report on what has arrived; and, if the other side understands it, a history if there is reason for one.
+    pub fn send_feedback(&mut self, now: Instant, history: bool) -> bool {
         if self.heard.connection != self.outbound.connection {
             // Sequence numbers of another connection mean nothing on this one.
             self.arrivals.reset();
@@ -315,7 +316,15 @@ impl Bearer {
         let Some(report) = self.arrivals.take_report(now_us, max_packets) else { return false };
         let mut out = BytesMut::with_capacity(16 + report.arrivals.len() * 3);
         report.put(&mut out);
-        self.carrier.send_datagram(out.freeze(), LOOSE)
+        if !self.carrier.send_datagram(out.freeze(), LOOSE) {
+            return false;
+        }
+        if let Some(history) = history.then(|| self.arrivals.take_history(now)).flatten() {
+            let mut out = BytesMut::with_capacity(3 + history.bits.len());
+            history.put(&mut out);
+            self.carrier.send_datagram(out.freeze(), LOOSE);
+        }
+        true
     }
 
     /// Sends a heartbeat that says `told` of the session, and what belongs to this bearer.

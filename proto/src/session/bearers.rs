@@ -182,6 +182,7 @@ impl Session {
         }
         self.transactions.on_bearer_gone(id);
         self.bulk_out.on_bearer_gone(id);
+        self.parcels.on_bearer_gone(id);
     }
 
     pub(super) fn update_link_state(&mut self, now: Instant) {
@@ -196,6 +197,10 @@ impl Session {
                     // What it has under way may be lost; others may have room.
                     self.transactions.on_bearer_gone(bearer.id);
                     self.bulk_out.on_bearer_gone(bearer.id);
+                }
+                if matches!(state, LinkState::Lost | LinkState::Down) {
+                    // Each is sent in full if it is sent again, and most often a stall passes: sooner would be too soon.
+                    self.parcels.on_bearer_gone(bearer.id);
                 }
             }
             let wanted = !bearer.leaving && bearer.silence.address_wanted(now, connected);

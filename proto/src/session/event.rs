@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use super::{ParcelFate, ParcelPort};
 use crate::mavlink::Frame;
 use crate::quic::{DisconnectReason, Transmit};
 use crate::video::Packets;
@@ -147,6 +150,17 @@ pub enum Event {
     BulkReadable,
     /// The other side's process was started anew, and with it went what it had of our bulk: a new stream has begun.
     BulkRestarted,
+    /// A parcel of the other side's, see [`Session::send_parcel`](super::Session::send_parcel).
+    Parcel {
+        /// Whose.
+        port: ParcelPort,
+        /// What.
+        bytes: Bytes,
+    },
+    /// What became of a parcel of ours.
+    ParcelFate(ParcelFate),
+    /// There is room for parcels of a port that was refused.
+    ParcelRoom(ParcelPort),
     /// Someone unknown tried to talk to us; reported once a minute.
     Unknown {
         /// The last of them.

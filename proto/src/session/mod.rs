@@ -12,6 +12,7 @@ mod event;
 #[cfg(test)]
 mod lies;
 mod link_state;
+mod parcels;
 mod parity;
 mod radio;
 mod radio_line;
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use noq_proto::EcnCodepoint;
 
+pub use crate::sched::parcels::{ParcelFate, ParcelPort};
 pub use bearer::{BearerConfig, BearerCounters};
 pub use config::{SessionConfig, Side};
 pub use event::{Event, LinkState, Output};
@@ -42,6 +44,7 @@ use crate::replication::Budget;
 use crate::sched::batches::Batches;
 use crate::sched::bulk::{BulkReceiver, BulkSender};
 use crate::sched::outbox::Outbox;
+use crate::sched::parcels::Parcels;
 use crate::sched::telemetry::{TelemetryDrops, TelemetryQueue};
 use crate::signing::{PlaceIssuer, Resequencer};
 use crate::video::{PushOutcome, Reassembler, SendQueue};
@@ -56,7 +59,7 @@ use route::Route;
 use stats::Latencies;
 
 /// Revision of the protocol within `aquila/1`; see [`crate::wire::message::Hello`].
-pub const PROTOCOL_REVISION: u64 = 4;
+pub const PROTOCOL_REVISION: u64 = 5;
 
 /// A video frame that is this old over propagation when it is given out is late: the pilot flies by an old picture.
 pub const LATE: Duration = Duration::from_millis(200);
@@ -104,6 +107,7 @@ pub struct Session {
     repairs: Repairs,
     bulk_out: BulkSender,
     bulk_in: BulkReceiver,
+    parcels: Parcels,
     replay: ReplayGuard,
     /// The same for batches of telemetry, which count on their own; not kept over a restart.
     batches: ReplayGuard,
@@ -183,6 +187,7 @@ impl Session {
             repairs: Repairs::new(&config),
             bulk_out: BulkSender::new(stream),
             bulk_in: BulkReceiver::default(),
+            parcels: Parcels::default(),
             replay: replay.ok().flatten().unwrap_or_default(),
             batches: ReplayGuard::default(),
             replay_dirty: false,
@@ -376,6 +381,9 @@ impl Session {
                 Leaves::Line => Output::Line(id, &self.buffer),
             };
         }
+        if let Some(event) = self.events.pop_front() {
+            return Output::Event(event);
+        }
         self.bearers.retain(|bearer| !bearer.leaving);
         self.drained = true;
         Output::Timeout(self.next_deadline(now))
@@ -449,6 +457,7 @@ impl Session {
         self.release_in_order(now);
         self.poll_reassembly(now);
         self.update_link_state(now);
+        self.tell_parcels();
         self.update_routes(now);
         self.update_hold(now);
     }

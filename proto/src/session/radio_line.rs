@@ -36,6 +36,7 @@ impl Session {
                 match bearer.take_kept(token) {
                     Some((datagram, Kept::Batch(seq))) => self.transactions.on_fate(seq, datagram, true),
                     Some((datagram, Kept::Bulk(offset))) => self.bulk_out.on_fate(offset, datagram, true),
+                    Some((datagram, Kept::Parcel)) => self.parcels.on_fate(datagram, true),
                     // Video is not kept here: a radio repeats by itself, or not at all.
                     Some((_, Kept::Fragment(..) | Kept::Repair(..))) | None => {}
                 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use super::bearer::Bearer;
-use super::{Event, LATE, Session, Side};
+use super::{Event, LATE, ParcelPort, Session, Side};
 use crate::cc::Reports;
 use crate::feedback::{DatagramId, Fate, Kept};
 use crate::mavlink::Frame;
@@ -18,6 +18,7 @@ use crate::signing::SigningStream;
 use crate::video::{Reassembler, VideoEvent};
 use crate::wire::datagram::{BulkPiece, DatagramHeader, Heartbeat, RecoveryRequest};
 use crate::wire::feedback::Feedback;
+use crate::wire::history::History;
 use crate::wire::message::{Hello, MessageHeader, take_copy};
 use crate::wire::{flow, varint::take_varint};
 use crate::{BearerId, Class};
@@ -30,6 +31,8 @@ const MAX_SLOTS: usize = 1024;
 const UNTOLD_AGE_MS: u64 = 1_000;
 /// From this revision on, a peer understands how long a frame has waited at its sender.
 const TELLS_WAITS: u64 = 2;
+/// From this revision on, it understands histories.
+const HISTORIES: u64 = 5;
 /// Unknown peers are reported this often.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -39,6 +42,8 @@ pub(super) struct Inbound {
     /// Arrival of the packet being taken in, on our microsecond clock, and its ECN field.
     pub received_us: u64,
     pub ecn: u8,
+    /// The peer understands histories.
+    pub takes_histories: bool,
     /// Which life of the peer's we talk to.
     peer_epoch: Option<u64>,
     /// What the peer said of its pictures last, and when it came.
@@ -120,6 +125,7 @@ impl Session {
         let tells_waits = hello.revision >= TELLS_WAITS;
         self.video_out.iter_mut().for_each(|queue| queue.set_tells_waits(tells_waits));
         self.repairs.on_revision(hello.revision, &mut self.video_out);
+        self.inbound.takes_histories = hello.revision >= HISTORIES;
         if self.inbound.peer_epoch.replace(hello.epoch).is_some_and(|former| former != hello.epoch) {
             self.repairs.on_new_peer();
             if self.bulk_out.restart() {
@@ -263,7 +269,10 @@ impl Session {
             Some(flow::FEEDBACK) if self.bearers[index].outbound.is_live(connection) => {
                 return self.on_feedback(now, index, rest);
             }
-            Some(flow::FEEDBACK) => return,
+            Some(flow::HISTORY) if self.bearers[index].outbound.is_live(connection) => {
+                return self.on_history(now, index, rest);
+            }
+            Some(flow::FEEDBACK | flow::HISTORY) => return,
             Some(flow::COPIES) => return self.on_copies(now, connection, rest, early),
             Some(flow::RECEIPT) => return self.on_receipt(rest),
             _ => {}
@@ -316,6 +325,12 @@ impl Session {
                 let reassembler = self.video_in[index].get_or_insert_with(|| Reassembler::new(config.clone()));
                 reassembler.push(now, age, body);
                 self.restore_by_fragment(now, way, index, header.sent_us, body);
+            }
+            parcel if (flow::PARCELS..flow::PARCELS + ParcelPort::COUNT as u64).contains(&parcel) => {
+                self.count_delivered(Class::Bulk, body.len());
+                if let Some(port) = ParcelPort::new((parcel - flow::PARCELS) as u8) {
+                    self.events.push_back(Event::Parcel { port, bytes: Bytes::copy_from_slice(body) });
+                }
             }
             flow::VIDEO_REPAIR => self.on_repair(now, index, body),
             _ => self.counters.malformed += 1,
@@ -378,6 +393,20 @@ impl Session {
         let load = self.load(index);
         let bearer = &mut self.bearers[index];
         bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });
+        self.on_fates(now, index);
+    }
+
+    fn on_history(&mut self, now: Instant, index: usize, body: &[u8]) {
+        match History::parse(body) {
+            Some(history) => self.bearers[index].sent.on_history(&history),
+            None => self.counters.malformed += 1,
+        }
+        self.on_fates(now, index);
+    }
+
+    /// What reports have told of datagrams of a bearer.
+    fn on_fates(&mut self, now: Instant, index: usize) {
+        let bearer = &mut self.bearers[index];
         bearer.count_known();
         let (id, fates) = (bearer.id, bearer.sent.take_fates());
         for Fate { datagram, kept, received } in fates {
@@ -386,6 +415,7 @@ impl Session {
                 Kept::Fragment(..) | Kept::Repair(..) => self.on_video_fate(now, index, kept, received),
                 Kept::Batch(seq) => self.transactions.on_fate(seq, datagram, received),
                 Kept::Bulk(offset) => self.bulk_out.on_fate(offset, datagram, received),
+                Kept::Parcel => self.parcels.on_fate(datagram, received),
             }
         }
     }

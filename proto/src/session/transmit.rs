@@ -101,6 +101,7 @@ impl Session {
             || self.feed_repair(now)
             || self.feed_video(now)
             || all.clone().any(|index| self.feed_bulk(now, index))
+            || all.clone().any(|index| self.feed_parcel(now, index))
     }
 
     /// When something will be there to feed, or to expire, if nothing comes in.
@@ -145,7 +146,8 @@ impl Session {
 
     fn feed_feedback(&mut self, now: Instant, index: usize) -> bool {
         let bearer = &mut self.bearers[index];
-        bearer.arrivals.next_due().is_some_and(|due| due <= now) && bearer.send_feedback(now)
+        let due = bearer.arrivals.next_due().is_some_and(|due| due <= now);
+        due && bearer.send_feedback(now, self.inbound.takes_histories)
     }
 
     fn feed_heartbeat(&mut self, now: Instant, index: usize) -> bool {
@@ -155,7 +157,7 @@ impl Session {
         }
         // In the same packet: what is not worth one of its own.
         if bearer.arrivals.has_news() {
-            bearer.send_feedback(now);
+            bearer.send_feedback(now, self.inbound.takes_histories);
         }
         self.send_heartbeat(now, index)
     }
@@ -377,7 +379,7 @@ impl Session {
             let repair = self.repair_due(now, index, waits);
             due = due.into_iter().chain(self.gate_opens(now, index).filter(|_| waits)).chain(repair).min();
         }
-        if self.bulk_out.has_piece() {
+        if self.bulk_out.has_piece() || self.parcels.is_waiting() {
             let may = (0..self.bearers.len()).filter(|index| self.may_carry(*index));
             due = may.filter_map(|index| self.gate_opens(now, index)).chain(due).min();
         }
@@ -392,7 +394,7 @@ impl Session {
             false => 0,
         };
         let telemetry = if takes(Class::Telemetry) { self.telemetry.waiting().1 } else { 0 };
-        let bulk = if self.bulk_out.has_piece() { self.bulk_out.bytes().0 } else { 0 };
+        let bulk = if self.bulk_out.has_piece() { self.bulk_out.bytes().0 } else { 0 } + self.parcels.bytes();
         Load { in_flight: self.in_flight(index), queued: ByteCount(queued), beside: ByteCount::from(telemetry + bulk) }
     }
 

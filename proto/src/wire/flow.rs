@@ -26,6 +26,10 @@ pub const COPIES: u64 = 7;
 pub const RECEIPT: u64 = 8;
 /// Repairs of video, of any flow.
 pub const VIDEO_REPAIR: u64 = 9;
+/// Which datagrams before those of a report have arrived.
+pub const HISTORY: u64 = 10;
+/// Parcels of port `n` are `PARCELS + n`, up to [`ParcelPort::COUNT`](crate::sched::parcels::ParcelPort::COUNT).
+pub const PARCELS: u64 = 48;
 /// Video flow `n` is `VIDEO + n`, up to [`MAX_VIDEO_FLOWS`].
 pub const VIDEO: u64 = 16;
 /// Video flows in a session.

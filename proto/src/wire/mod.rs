@@ -3,6 +3,7 @@
 pub mod datagram;
 pub mod feedback;
 pub mod flow;
+pub mod history;
 pub mod message;
 pub mod receipt;
 pub mod repair;

@@ -69,6 +69,7 @@ impl FakeLink {
             .under_way
             .drain(..heard)
             .map(|(sent, arrived)| PacketReport {
+                number: 0,
                 sent_us: sent / 2,
                 bytes: PACKET,
                 arrived_us: Some(arrived + 5_000_000),

@@ -1,0 +1,284 @@
+//! For a path that is ours alone and loses much by itself: a long radio hop that looks like a network.
+//!
+//! Loss says nothing here: an aircraft that flies by at the edge of a radio's range loses 10 to 80 % of its packets, and who
+//! takes that for congestion sends nothing. What is shared with nobody has to be neither yielded nor probed for: what counts is that
+//! the radio is never idle, and that little waits in front of it.
+//!
+//! - **Rate**: two datagrams that were sent one after the other and both arrived were one behind the other in the queue, if there was
+//!   one. So their distance is what the second took to serialise, whatever was lost around them, in the air or at the end of the
+//!   queue. The sum of sizes over the sum of distances is the rate of the link ([`Adjacent`]).
+//! - **Pace**: above that rate while less waits than [`DedicatedConfig::queue`], below it while more does.
+//! - **Window**: what the link carries in a round trip, that queue, and the time that feedback was away of late. It is a bound for when the
+//!   link gets slower all at once.
+//! - **Silence**: when nothing has been heard for longer than that, a single datagram leaves now and then, to find out. Not the window's
+//!   end: after a hole in the reception all that was under way is lost, and no report will say so.
+//!
+//! Never over a network that others use: it gives way to nobody.
+
+use std::time::{Duration, Instant};
+
+use super::minimum::Minimum;
+use super::{Controller, Load, Reports, SentPacket};
+use crate::sched::reserve::R_SAFE;
+use crate::{Bitrate, ByteCount};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DedicatedConfig {
+    /// Rate assumed before anything is known.
+    pub initial: Bitrate,
+    /// What may wait in front of the radio.
+    pub queue: Duration,
+    /// Datagrams leave at this multiple of the rate while less waits.
+    pub pacing_gain: f64,
+    /// A datagram leaves this often while nothing is heard.
+    pub probe_every: Duration,
+}
+
+impl Default for DedicatedConfig {
+    fn default() -> Self {
+        Self {
+            initial: Bitrate::kbps(1_000),
+            queue: Duration::from_millis(15),
+            pacing_gain: 1.25,
+            probe_every: Duration::from_millis(20),
+        }
+    }
+}
+
+/// Share of the rate that an encoder is asked for.
+const VIDEO: f64 = 0.85;
+/// While more waits than may, datagrams leave at this multiple of the rate.
+const DRAIN: f64 = 0.8;
+/// Bounds of the rate.
+const MIN_RATE: Bitrate = Bitrate::kbps(30);
+const MAX_RATE: Bitrate = Bitrate::mbps(1_000);
+/// Until a round trip is known.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+const MAX_RTT: Duration = Duration::from_secs(10);
+/// The smallest round trip and way there are those of this long.
+const SPAN: Duration = Duration::from_secs(15);
+/// A rate is taken from at least so much distance between neighbours, and so many of them.
+const LEAST_DISTANCE_US: u64 = 15_000;
+const LEAST_NEIGHBOURS: u32 = 6;
+/// Neighbours further apart were not in one queue, or the radio was silent in between.
+const MAX_DISTANCE_US: u64 = 100_000;
+/// Datagrams with so many less one missing between them still tell something.
+const MAX_PLACES: u64 = 16;
+/// One that waited for so long over what it takes to serialise met a queue.
+const BUSY_US: i64 = 1_000;
+/// Growth where nothing waits, for each measurement, to at most so many times what left.
+const GROWTH: f64 = 1.25;
+const GROWTH_SHARE: f64 = 2.0;
+/// Feedback may be away for so long besides.
+const AWAY: Duration = Duration::from_millis(60);
+/// Feedback may have been away for so long at most, and at least.
+const MIN_GAP: Duration = Duration::from_millis(12);
+const MAX_GAP: Duration = Duration::from_millis(200);
+/// The window is never smaller.
+const TWO_PACKETS: ByteCount = ByteCount(2 * 1_500);
+const LEAST_WINDOW: ByteCount = ByteCount(8 * 1_500);
+const MAX_WINDOW: ByteCount = ByteCount(64 << 20);
+
+/// Distances of neighbours since the last measurement.
+#[derive(Debug, Clone, Copy, Default)]
+struct Adjacent {
+    bytes: u64,
+    distance_us: u64,
+    count: u32,
+    /// Of them, those that met a queue.
+    busy: u32,
+}
+
+/// A datagram that arrived: number, when it left, when it arrived.
+type Arrived = (u64, u64, u64);
+
+/// The controller.
+#[derive(Debug)]
+pub struct Dedicated {
+    config: DedicatedConfig,
+    rate: Bitrate,
+    last: Option<Arrived>,
+    adjacent: Adjacent,
+    /// Arrival less departure, µs: the clocks' offset and the way there.
+    base_us: Minimum<i64>,
+    queue_us: i64,
+    rtt: Minimum<Duration>,
+    /// When a report came last, and how long it is between two, while something is under way.
+    heard: Option<Instant>,
+    gap: Duration,
+    /// When a datagram left last.
+    sent: Option<Instant>,
+    load: Load,
+}
+
+impl Dedicated {
+    /// A controller that knows nothing yet.
+    pub fn new(config: DedicatedConfig) -> Self {
+        Self {
+            rate: config.initial,
+            config,
+            last: None,
+            adjacent: Adjacent::default(),
+            base_us: Minimum::new(SPAN),
+            queue_us: 0,
+            rtt: Minimum::new(SPAN),
+            heard: None,
+            gap: MIN_GAP,
+            sent: None,
+            load: Load::default(),
+        }
+    }
+
+    fn rtt(&self) -> Duration {
+        self.rtt.value().unwrap_or(INITIAL_RTT)
+    }
+
+    /// What may wait: two packets at least.
+    fn queue(&self) -> Duration {
+        self.config.queue.max(self.rate.time_for(TWO_PACKETS))
+    }
+
+    fn waits(&self) -> Duration {
+        Duration::from_micros(self.queue_us.max(0) as u64)
+    }
+
+    /// Without a report for this long, something is wrong.
+    fn patience(&self) -> Duration {
+        self.rtt() + self.queue() + 3 * self.gap + AWAY
+    }
+
+    fn on_arrival(&mut self, now: Instant, arrived: Arrived, bytes: ByteCount) {
+        let (number, sent_us, arrived_us) = arrived;
+        let delay = arrived_us.wrapping_sub(sent_us) as i64;
+        self.base_us.update(now, delay);
+        self.queue_us = delay.saturating_sub(self.base_us.value().unwrap_or(delay));
+        let former = self.last.replace(arrived);
+        let Some((before, before_sent, before_arrived)) = former else { return };
+        let places = number.wrapping_sub(before);
+        let distance = arrived_us.checked_sub(before_arrived).filter(|distance| *distance <= MAX_DISTANCE_US);
+        let apart = sent_us.checked_sub(before_sent).filter(|apart| *apart <= MAX_DISTANCE_US);
+        let (Some(distance), Some(_)) = (distance, apart) else { return };
+        // To serialise it takes longer than at the link's best, which is no queue.
+        let own_us = self.rate.time_for(bytes).as_micros() as i64;
+        let busy = self.queue_us >= BUSY_US + own_us;
+        // Where nothing waits, nothing is dropped in front of the radio either: what is missing in between took its time too.
+        if places == 1 || (!busy && (2..=MAX_PLACES).contains(&places)) {
+            let adjacent = &mut self.adjacent;
+            adjacent.bytes = adjacent.bytes.saturating_add(bytes.0.saturating_mul(places));
+            adjacent.distance_us += distance;
+            adjacent.count += places as u32;
+            adjacent.busy += u32::from(busy);
+        }
+    }
+
+    /// Takes a rate from the neighbours if there are enough.
+    fn measure(&mut self) {
+        let Adjacent { bytes, distance_us, count, busy } = self.adjacent;
+        if distance_us < LEAST_DISTANCE_US || count < LEAST_NEIGHBOURS {
+            return;
+        }
+        self.adjacent = Adjacent::default();
+        let measured = Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(distance_us));
+        self.rate = if 2 * busy >= count {
+            measured
+        } else {
+            // Nothing waits: they came as they left, and the link may carry more.
+            // Who sends little learns nothing, neither of more nor of less.
+            let most = (measured * GROWTH_SHARE).max(self.config.initial);
+            self.rate.max(measured).max((self.rate * GROWTH).min(most))
+        }
+        .clamp(MIN_RATE, MAX_RATE);
+    }
+
+    /// When a probe may leave: nothing was heard for too long although something is under way.
+    fn probe_at(&self) -> Option<Instant> {
+        let sent = self.sent?;
+        let since = self.heard.unwrap_or(sent);
+        Some((since + self.patience()).max(sent + self.config.probe_every))
+    }
+}
+
+impl Controller for Dedicated {
+    fn name(&self) -> &'static str {
+        "dedicated"
+    }
+
+    fn on_sent(&mut self, now: Instant, _packet: SentPacket) {
+        if self.load.in_flight == ByteCount(0) && self.heard.is_some() {
+            // After a rest, silence begins to count now.
+            self.heard = Some(now);
+        }
+        self.sent = Some(now);
+    }
+
+    fn on_reports(&mut self, now: Instant, reports: Reports<'_>) {
+        self.load = reports.load;
+        let since = self.heard.replace(now).map_or(MIN_GAP, |heard| now.saturating_duration_since(heard));
+        self.gap = ((self.gap * 7 + since) / 8).clamp(MIN_GAP, MAX_GAP);
+        for packet in reports.packets {
+            if let Some(arrived_us) = packet.arrived_us {
+                self.on_arrival(now, (packet.number, packet.sent_us, arrived_us), packet.bytes);
+            }
+        }
+        self.measure();
+    }
+
+    fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.rtt.update(now, rtt.min(MAX_RTT));
+    }
+
+    fn on_path_change(&mut self, _now: Instant) {
+        self.base_us = Minimum::new(SPAN);
+        self.rtt = Minimum::new(SPAN);
+        self.queue_us = 0;
+        self.last = None;
+        self.adjacent = Adjacent::default();
+    }
+
+    fn poll(&mut self, _now: Instant, load: Load) {
+        self.load = load;
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.probe_at()
+    }
+
+    fn window(&self, now: Instant) -> ByteCount {
+        let silent = self.heard.is_some_and(|heard| now.saturating_duration_since(heard) > self.patience());
+        if silent && self.load.in_flight > ByteCount(0) {
+            let may_probe = self.probe_at().is_some_and(|at| at <= now);
+            let probe = ByteCount(self.load.in_flight.0.saturating_add(TWO_PACKETS.0)).min(MAX_WINDOW);
+            return if may_probe { probe } else { ByteCount(0) };
+        }
+        let time = self.rtt() + self.queue() + 2 * self.gap + AWAY;
+        self.rate.bytes_in(time).clamp(LEAST_WINDOW, MAX_WINDOW)
+    }
+
+    fn pacing_rate(&self, _now: Instant) -> Bitrate {
+        let gain = match self.waits() {
+            waits if waits > 2 * self.queue() => DRAIN * DRAIN,
+            waits if waits > self.queue() => DRAIN,
+            waits if 2 * waits > self.queue() => 1.0,
+            _ => self.config.pacing_gain,
+        };
+        self.rate * gain
+    }
+
+    fn target_rate(&self) -> Bitrate {
+        (self.rate * VIDEO).max(R_SAFE) - R_SAFE
+    }
+
+    fn may_encode(&self, now: Instant, load: Load) -> bool {
+        let silent = self.heard.is_some_and(|heard| now.saturating_duration_since(heard) > self.patience());
+        !(silent && load.in_flight > ByteCount(0)) && self.waits() < 3 * self.queue()
+    }
+
+    fn capacity(&self) -> Bitrate {
+        self.rate
+    }
+
+    fn queue_delay(&self) -> Duration {
+        self.waits()
+    }
+}
