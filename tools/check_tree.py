@@ -3,8 +3,8 @@
 
     tools/check_tree.py
 
-`proto`, `fec` and `emu` are sans-IO: nothing below them may open a socket or run a task. `emu` must not see `proto`, so that the
-emulator cannot favour the link it tests. Tests may use more; they are not looked at.
+`proto`, `fec`, `emu` and `plan` are sans-IO: nothing below them may open a socket or run a task. `emu` must not see `proto`, so that
+the emulator cannot favour the link it tests. Tests may use more; they are not looked at.
 """
 
 import os
@@ -13,13 +13,14 @@ import sys
 
 IO = {"async-io", "async-std", "mio", "nix", "noq", "noq-udp", "polling", "rtnetlink", "serialport", "smol", "socket2"}
 IO |= {"tokio", "tokio-serial"}
-OURS = {"aquila", "aquila-proto", "aquila-fec", "aquila-emu", "aquila-net", "aquila-lab"}
+OURS = {"aquila", "aquila-proto", "aquila-fec", "aquila-emu", "aquila-plan", "aquila-net", "aquila-lab"}
 
 # Crate: those of ours that it may depend on, and what must not be anywhere below it.
 RULES = {
     "aquila-fec": (set(), IO | {"rand_core"}),
     "aquila-proto": ({"aquila-fec"}, IO),
     "aquila-emu": (set(), IO | {"noq-proto", "rustls"}),
+    "aquila-plan": (set(), IO),
     "aquila-net": ({"aquila-proto", "aquila-fec"}, set()),
     "aquila-lab": (OURS - {"aquila", "aquila-lab"}, set()),
     "aquila": (OURS - {"aquila"}, set()),

@@ -1,0 +1,142 @@
+//! From signal over noise to what a packet sees: the radio chooses a rate, frames are lost, the MAC repeats them.
+
+use serde::Serialize;
+
+use super::{CcqReading, LossReading, Mcs, Radio};
+
+/// The choice of rates, second by second.
+#[derive(Debug, Clone)]
+pub struct RateChoice {
+    rates: Vec<Mcs>,
+    smoothed_db: Option<f64>,
+    current: usize,
+}
+
+/// What a second is like.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Conditions {
+    /// Signal over noise, dB.
+    pub snr_db: f64,
+    /// Number of the rate, from 0.
+    pub mcs: usize,
+    /// On the air, bit/s.
+    pub tx_bps: f64,
+    /// That a frame is lost, once sent.
+    pub frame_loss: f64,
+    /// What the radio would report, 0 to 1.
+    pub ccq: f64,
+    /// What a trace has: how fast packets leave the queue, bit/s.
+    pub rate_bps: f64,
+    /// What a trace has: share of them that never arrives.
+    pub loss: f64,
+}
+
+impl Conditions {
+    /// What arrives of a sender that always has something to send, bit/s.
+    pub fn goodput_bps(&self) -> f64 {
+        self.rate_bps * (1.0 - self.loss)
+    }
+}
+
+/// That a frame is lost when signal over noise is at the rate's threshold: thresholds are for 10 %.
+const AT_THRESHOLD: f64 = 0.1;
+
+impl RateChoice {
+    /// At the slowest rate.
+    pub fn new(radio: &Radio) -> Self {
+        Self { rates: radio.rates(), smoothed_db: None, current: 0 }
+    }
+
+    /// One second on.
+    pub fn next(&mut self, radio: &Radio, snr_db: f64) -> Conditions {
+        let weight = if radio.smoothing_s > 0.0 { 1.0 - (-1.0 / radio.smoothing_s).exp() } else { 1.0 };
+        let is_first = self.smoothed_db.is_none();
+        let smoothed = self.smoothed_db.map_or(snr_db, |last| last + weight * (snr_db - last));
+        self.smoothed_db = Some(smoothed);
+        let reach = |level: f64| self.rates.iter().rposition(|mcs| mcs.snr_db <= level).unwrap_or(0);
+        let held = reach(smoothed - radio.margin_db);
+        let up = reach(smoothed - radio.margin_db - radio.hysteresis_db);
+        // Down at once, up only with room to spare.
+        self.current = if is_first { held } else { self.current.max(up).min(held) };
+        let mcs = self.rates[self.current];
+        conditions(radio, mcs, self.current, snr_db, self.rates.last().map_or(mcs.rate_mbps, |best| best.rate_mbps))
+    }
+}
+
+/// That a frame is lost: logistic in dB.
+pub fn frame_loss(snr_db: f64, threshold_db: f64, scale_db: f64) -> f64 {
+    let odds = AT_THRESHOLD / (1.0 - AT_THRESHOLD) * (-(snr_db - threshold_db) / scale_db).min(700.0).exp();
+    odds / (1.0 + odds)
+}
+
+fn conditions(radio: &Radio, mcs: Mcs, number: usize, snr_db: f64, best_mbps: f64) -> Conditions {
+    let frame_loss = frame_loss(snr_db, mcs.snr_db, radio.per_scale_db);
+    let tx_bps = mcs.rate_mbps * 1e6;
+    let fallback = match radio.ccq {
+        CcqReading::Retries => 1.0,
+        CcqReading::Airtime => mcs.rate_mbps / best_mbps,
+    };
+    let ccq = radio.ccq_best * (1.0 - frame_loss) * fallback;
+    let (rate_bps, loss) = match radio.loss {
+        LossReading::OneLessCcq => (tx_bps, 1.0 - ccq),
+        LossReading::MacArq => {
+            // A packet takes 1 + p + ... + p^r times the air, and is lost if all of them fail.
+            let tries: f64 = (0..=radio.retries)
+                .scan(1.0, |term, _| {
+                    let now = *term;
+                    *term *= frame_loss;
+                    Some(now)
+                })
+                .sum();
+            let residual = frame_loss.powi(radio.retries as i32 + 1);
+            (tx_bps * radio.mac_efficiency / tries, residual)
+        }
+    };
+    Conditions { snr_db, mcs: number, tx_bps, frame_loss, ccq, rate_bps, loss }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn repetition_costs_time_and_not_packets() {
+        let radio = Radio::default();
+        let mcs = Mcs { rate_mbps: 26.0, snr_db: 11.0 };
+        let there = conditions(&radio, mcs, 3, 11.0, 65.0);
+        assert!((there.frame_loss - 0.1).abs() < 1e-12 && there.loss < 1.1e-8);
+        // 0.65 × 26 Mbit/s × (1 - 0.1).
+        assert!((there.goodput_bps() - 15.21e6).abs() < 1.0, "{}", there.goodput_bps());
+        let paper = Radio { loss: LossReading::OneLessCcq, ..Radio::default() };
+        let there = conditions(&paper, mcs, 3, 11.0, 65.0);
+        assert_eq!(there.rate_bps, 26e6);
+        assert!((there.loss - (1.0 - 0.92 * 0.9)).abs() < 1e-12 && (there.loss + there.ccq - 1.0).abs() < 1e-12);
+        let twice = Radio { ccq: CcqReading::Airtime, ..paper };
+        assert!((conditions(&twice, mcs, 3, 11.0, 65.0).ccq - 0.92 * 0.9 * 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_rate_follows_down_at_once_and_up_with_room() {
+        let radio = Radio { smoothing_s: 0.0, ..Radio::default() };
+        let mut choice = RateChoice::new(&radio);
+        let mut at = |snr_db| choice.next(&radio, snr_db).mcs;
+        // 13 dB less a margin of 2 dB is MCS 3; 17.5 would be MCS 4, but for the hysteresis.
+        assert_eq!([at(13.0), at(17.5), at(18.0), at(17.5), at(16.9), at(-40.0)], [3, 3, 4, 4, 3, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn more_signal_is_never_less(snr in -60.0..60.0f64, more in 0.0..20.0f64, paper: bool) {
+            let loss = if paper { LossReading::OneLessCcq } else { LossReading::MacArq };
+            let radio = Radio { loss, ..Radio::default() };
+            let at = |snr| RateChoice::new(&radio).next(&radio, snr);
+            let (one, other) = (at(snr), at(snr + more));
+            prop_assert!((0.0..=1.0).contains(&one.loss) && one.rate_bps > 0.0 && (0.0..=1.0).contains(&one.ccq));
+            prop_assert!(other.mcs >= one.mcs);
+            // At a change of rate frames get lost again: by less than the change gains.
+            prop_assert!(other.goodput_bps() >= one.goodput_bps() * 0.999);
+        }
+    }
+}
