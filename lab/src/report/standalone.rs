@@ -28,13 +28,18 @@ pub fn for_file(path: &Path, title: &str, plots: &[Plot]) -> String {
 
 /// A page of plots.
 pub fn page(title: &str, plots: &[Plot]) -> String {
-    let title = escape(title);
     let class = if plots.iter().all(|plot| plot.wide) { "" } else { "pairs plain" };
     let plots: String = plots.iter().map(Plot::html).collect();
+    page_of(title, &format!("<div class=\"{class}\">\n{plots}</div>"))
+}
+
+/// A page of whatever HTML, in the style of reports.
+pub fn page_of(title: &str, body: &str) -> String {
+    let title = escape(title);
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\n<style>\n{STYLE}</style>\
-         </head><body>\n<h1>{title}</h1>\n<div class=\"{class}\">\n{plots}</div>\n<script>\n{SCRIPT}</script></body></html>\n"
+         </head><body>\n<h1>{title}</h1>\n{body}\n<script>\n{SCRIPT}</script></body></html>\n"
     )
 }
 
