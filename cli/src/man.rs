@@ -41,6 +41,7 @@ mod tests {
             "aquila-keys-generate.1",
             "aquila-check.1",
             "aquila-plan-links.1",
+            "aquila-plan-flight.1",
         ] {
             let page = std::fs::read_to_string(dir.join("man1").join(name)).unwrap();
             assert!(page.contains(".TH"), "{name}");

@@ -8,6 +8,8 @@ use aquila_lab::conclone::Probability;
 use aquila_lab::plan::Time;
 use clap::{Args, Subcommand, ValueHint};
 
+use super::flight_args::{FIT_HELP, FLIGHT_HELP, PlanFitArgs, PlanFlightArgs, PlanSweepArgs, SWEEP_HELP};
+
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(subcommand)]
@@ -16,6 +18,15 @@ pub struct PlanArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
+    /// What will the link to an aircraft carry on its way, and which files fit?
+    #[command(after_long_help = FLIGHT_HELP)]
+    Flight(Box<PlanFlightArgs>),
+    /// Which circle is best?
+    #[command(after_long_help = SWEEP_HELP)]
+    Sweep(Box<PlanSweepArgs>),
+    /// What was the link like? Finds a model's constants in the logs of a flight
+    #[command(after_long_help = FIT_HELP)]
+    Fit(Box<PlanFitArgs>),
     /// How many links, and how many copies over them, for how reliable a command?
     #[command(after_long_help = LINKS_HELP)]
     Links(Box<PlanLinksArgs>),

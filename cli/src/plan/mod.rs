@@ -1,7 +1,14 @@
 //! `aquila plan`.
 
+mod advice;
 pub mod args;
+mod fit;
+mod flight;
+pub mod flight_args;
+mod input;
 mod links;
+mod report;
+mod sweep;
 pub mod table;
 
 use std::path::Path;
@@ -14,6 +21,9 @@ use crate::Failure;
 /// Does what was asked; results go to `out`.
 pub fn run(args: PlanArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     match args.command {
+        PlanCommand::Flight(args) => flight::run(&args, out),
+        PlanCommand::Sweep(args) => sweep::run(&args, out),
+        PlanCommand::Fit(args) => fit::run(&args, out),
         PlanCommand::Links(args) => links::run(&args, out),
     }
 }
