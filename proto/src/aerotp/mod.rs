@@ -31,7 +31,6 @@ pub use header::{Ecn, Flags, HEADER_LEN, Header, HeaderError, MAX_PARITY_WORDS, 
 pub use line::{Deframer, LINE_OVERHEAD, LineCounters, LineEvent, MAX_LINE_SEGMENT, TooLongForLine, put_frame};
 pub use options::{
     BitErrorRate, Holes, InnerOption, InnerOptions, LinkReport, MAX_OPTIONS, MalformedOptions, OptionsWriter, SeqList,
-    Tcpx,
 };
 pub use quality::Quality;
 pub use security::{

@@ -35,8 +35,6 @@ pub enum InnerOption<'a> {
         /// What its coefficients are drawn from.
         key: u16,
     },
-    /// Type 7. The rest of a TCP header, for a gateway.
-    Tcpx(Tcpx<'a>),
     /// Type 8. Something that the receiver keeps until it is delivered.
     Custody(u64),
     /// Type 9. What the sender believes it may be sent, in bit/s.
@@ -63,21 +61,6 @@ pub struct LinkReport {
 /// A share of wrong bits as -256 log2 of it; 65535 stands for none seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BitErrorRate(pub u16);
-
-/// The rest of a TCP header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tcpx<'a> {
-    /// Sequence number.
-    pub sequence: u32,
-    /// Acknowledgement number.
-    pub acknowledgement: u32,
-    /// Window in bytes, scaled already.
-    pub window: u32,
-    /// TCP's flags, CWR to FIN.
-    pub flags: u8,
-    /// TCP's options as they are, at most 40 bytes in TCP.
-    pub options: &'a [u8],
-}
 
 /// Holes, each its first sequence number and how many are missing; 6 bytes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,13 +126,6 @@ impl<'a> InnerOption<'a> {
             }
             ELN => Self::Eln(SeqList::parse(std::mem::take(value))?),
             BLOCK => Self::Block { first: take_u32(value)?, count: take_u8(value)?, key: take_u16(value)? },
-            TCPX => Self::Tcpx(Tcpx {
-                sequence: take_u32(value)?,
-                acknowledgement: take_u32(value)?,
-                window: take_u32(value)?,
-                flags: take_u8(value)?,
-                options: std::mem::take(value),
-            }),
             CUSTODY => Self::Custody(u64::from(take_u32(value)?) << 32 | u64::from(take_u32(value)?)),
             RATE => Self::Rate(take_u32(value)?),
             FINAL => Self::Final(Seq(take_u32(value)?)),
@@ -181,13 +157,6 @@ impl<'a> InnerOption<'a> {
                 put_word(out, BLOCK, first);
                 out.push(count);
                 out.extend_from_slice(&key.to_be_bytes());
-            }
-            Self::Tcpx(tcpx) => {
-                put_word(out, TCPX, tcpx.sequence);
-                out.extend_from_slice(&tcpx.acknowledgement.to_be_bytes());
-                out.extend_from_slice(&tcpx.window.to_be_bytes());
-                out.push(tcpx.flags);
-                out.extend_from_slice(tcpx.options);
             }
             Self::Custody(id) => put_bytes(out, CUSTODY, &id.to_be_bytes()),
             Self::Rate(rate) => put_word(out, RATE, rate),
@@ -306,7 +275,6 @@ const REPORT: u8 = 3;
 const SNACK: u8 = 4;
 const ELN: u8 = 5;
 const BLOCK: u8 = 6;
-const TCPX: u8 = 7;
 const CUSTODY: u8 = 8;
 const RATE: u8 = 9;
 const FINAL: u8 = 10;
@@ -372,9 +340,6 @@ mod tests {
             SNACK => InnerOption::Snack(Holes(whole(HOLE))),
             ELN => InnerOption::Eln(SeqList(whole(SEQ))),
             BLOCK => InnerOption::Block { first: *a, count: *byte, key: *half },
-            TCPX => {
-                InnerOption::Tcpx(Tcpx { sequence: *a, acknowledgement: *b, window: *c, flags: *byte, options: bytes })
-            }
             CUSTODY => InnerOption::Custody(u64::from(*a) << 32 | u64::from(*b)),
             RATE => InnerOption::Rate(*a),
             _ => InnerOption::Final(Seq(*a)),

@@ -224,7 +224,7 @@ impl Endpoint {
             InnerOption::Block { first, count, key } => {
                 told.repair = Some(RepairHeader { first, count: u16::from(count) + 1, key });
             }
-            InnerOption::Tcpx(_) | InnerOption::Custody(_) => {}
+            InnerOption::Custody(_) => {}
         }
     }
 
