@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use aquila_net::bearer::Source;
+use aquila_net::gateway::TunSpec;
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::radio::LineSpec;
 use aquila_proto::mavlink::Treatment;
@@ -58,6 +59,12 @@ fn describe_gateway(settings: &GatewaySettings, out: &mut impl Write) -> io::Res
     writeln!(out, "  radio      {}", settings.radio.name())?;
     for forward in &settings.forwards {
         writeln!(out, "  forward    {forward}, {}", forward.treatment(&settings.rules))?;
+    }
+    for intercept in &settings.intercepts {
+        writeln!(out, "  intercept  {intercept}, reliable")?;
+    }
+    if let Some(tun) = settings.tun.clone().or_else(|| (!settings.intercepts.is_empty()).then(TunSpec::default)) {
+        writeln!(out, "  tun        {tun}")?;
     }
     for allow in &settings.allow {
         writeln!(out, "  allow      {allow}")?;
@@ -190,13 +197,18 @@ mod tests {
     #[test]
     fn a_gateway_is_explained() {
         let text = format!(
-            "[identity]\npeer = '{PEER}'\n[gateway]\nside = 'air'\nradio = '/dev/ttyUSB0:57600'\nforwards = ['tcp/2222:127.0.0.1:22']"
+            "[identity]\npeer = '{PEER}'\n[gateway]\nside = 'air'\nradio = '/dev/ttyUSB0:57600'\nforwards = ['tcp/2222:127.0.0.1:22']\nintercepts = ['tcp/10.20.0.5:22>127.0.0.1']"
         );
         let (usable, out) = check(&text, None);
         assert!(usable.unwrap());
-        for wanted in
-            ["good for a gateway", "tcp/127.0.0.1:2222:127.0.0.1:22, near-reliable", "tcp/127.0.0.0/8:*", "ttyUSB0"]
-        {
+        for wanted in [
+            "good for a gateway",
+            "tcp/127.0.0.1:2222:127.0.0.1:22, near-reliable",
+            "tcp/10.20.0.5/32:22>127.0.0.1, reliable",
+            "aquila0,198.18.72.1/30",
+            "tcp/127.0.0.0/8:*",
+            "ttyUSB0",
+        ] {
             assert!(out.contains(wanted), "{wanted} in {out}");
         }
     }

@@ -27,6 +27,7 @@ fn main() {
     score();
     fec();
     aerotp();
+    passthrough();
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {
@@ -379,4 +380,23 @@ fn aerotp() {
     seed("association", "restarts", &[&shake[..], &[3], &shake, &[4, 0, 255], &shake, &[12, 1, 9, 12, 0, 8]].concat());
     seed("association", "stranger", &[&shake[..], &[5], &text(2), &[12, 1, 0, 12, 0, 0, 12, 2, 1]].concat());
     seed("association", "tampered", &[&shake[..], &[10, 1, 0, 0, 3, 0, 10, 0, 1, 0, 9, 1, 11, 1, 0, 2]].concat());
+}
+
+/// The steps of a connection from the TUN device: SYN, the other side's word, data both ways, and an end. The bytes are those
+/// that the target reads off.
+fn passthrough() {
+    let syn = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+    let wait = [9, 40];
+    let connected = [6, 0, 0, 5, 0, 0x10, 0, 0, 0];
+    let data = [1, 0, 0, 200, 3, 0, 0, 0, 1, 0, 3, 0xff, 0xff];
+    let taken = [6, 0, 0, 5, 3, 1, 0, 0x10, 0, 0, 0];
+    let answer = [6, 0, 20, 5, 0, 0x10, 0, 0, 0];
+    let ack = [1, 0, 0, 200, 1, 0, 0, 0, 3, 0xff, 0xff];
+    let fin = [1, 0, 0, 200, 5, 0, 0, 0, 3, 0xff, 0xff];
+    let reset = [1, 0, 0, 200, 6, 0, 0, 0, 3, 0, 0];
+    let open = [&wait[..], &syn, &wait, &connected, &wait, &ack].concat();
+    seed("passthrough", "talk", &[&open[..], &data, &wait, &taken, &answer, &wait, &ack, &fin, &wait].concat());
+    seed("passthrough", "reset", &[&open[..], &data, &wait, &reset, &wait].concat());
+    let called = [&wait[..], &[5, 0, 1, 0, 0, 7, 0, 1, 0, 0], &wait].concat();
+    seed("passthrough", "called", &[&called[..], &[1, 0, 0, 200, 8, 0, 0, 0, 0, 0xff, 0xff], &data, &wait].concat());
 }

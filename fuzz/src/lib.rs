@@ -10,6 +10,7 @@ mod fec;
 mod gateway;
 mod input;
 mod mavlink;
+mod passthrough;
 mod quic;
 mod restart;
 mod router;
@@ -25,6 +26,7 @@ pub use endpoint::endpoint;
 pub use fec::{copies, correct, window};
 pub use gateway::gateway;
 pub use mavlink::mavlink;
+pub use passthrough::passthrough;
 pub use quic::bearer;
 pub use restart::{replay_window, resumption, store};
 pub use router::router;
@@ -44,7 +46,7 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("association", association),
     ("bearer", bearer),
     ("config", config),
@@ -55,6 +57,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("gateway", gateway),
     ("inner_options", inner_options),
     ("mavlink", mavlink),
+    ("passthrough", passthrough),
     ("reassembly", reassembly),
     ("replay_window", replay_window),
     ("resumption", resumption),

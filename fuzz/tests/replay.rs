@@ -29,7 +29,7 @@ macro_rules! targets {
 }
 
 targets! {
-    association bearer config copies correct deframer endpoint gateway inner_options mavlink reassembly replay_window resumption router rtp
+    association bearer config copies correct deframer endpoint gateway inner_options mavlink passthrough reassembly replay_window resumption router rtp
     score segment session store texts trace video_queue window wire
 }
 

@@ -90,6 +90,8 @@ fn setup(end: u8, radio: &str, state: &Path, forwards: &[String]) -> GatewaySetu
         initiates: end == 0,
         radio: radio.parse().unwrap(),
         forwards: forwards.iter().map(|text| text.parse().unwrap()).collect(),
+        intercepts: Vec::new(),
+        tun: None,
         rules: Vec::new(),
         allow: Allow::loopback(),
         limits: GatewayConfig::default(),

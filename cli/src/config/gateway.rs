@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aquila_net::gateway::{Allow, Forward, Rule};
+use aquila_net::gateway::{Allow, Forward, InterceptSpec, Rule, TunSpec};
 use aquila_net::radio::RadioSpec;
 use aquila_proto::gateway::GatewayConfig;
 use aquila_proto::identity::PublicKey;
@@ -21,6 +21,8 @@ pub struct Gateway {
     pub side: Option<GatewaySide>,
     pub radio: Option<Text<RadioSpec>>,
     pub forwards: Option<Vec<Text<Forward>>>,
+    pub intercepts: Option<Vec<Text<InterceptSpec>>>,
+    pub tun: Option<Text<TunSpec>>,
     pub rules: Option<Vec<Text<Rule>>>,
     pub allow: Option<Vec<Text<Allow>>>,
     pub max_flows: Option<Count<1, { GatewayConfig::MOST_FLOWS as u64 }>>,
@@ -53,6 +55,10 @@ pub struct GatewaySettings {
     pub radio: RadioSpec,
     /// What is carried to the far side.
     pub forwards: Vec<Forward>,
+    /// What is passed through to the far side.
+    pub intercepts: Vec<InterceptSpec>,
+    /// The TUN device for that.
+    pub tun: Option<TunSpec>,
     /// How.
     pub rules: Vec<Rule>,
     /// What the far side may reach.
@@ -89,6 +95,8 @@ impl GatewaySettings {
             peer,
             radio,
             forwards: texts(gateway.forwards),
+            intercepts: gateway.intercepts.into_iter().flatten().map(|Text(one)| one).collect(),
+            tun: gateway.tun.map(|Text(tun)| tun),
             rules: gateway.rules.into_iter().flatten().map(|Text(one)| one).collect(),
             allow: allow.unwrap_or_else(Allow::loopback),
             limits: GatewayConfig {

@@ -272,6 +272,9 @@ fn a_gateway_says_what_it_lacks_and_refuses_what_makes_no_sense() {
     }
     for (text, hint) in [
         ("forwards = ['tcp/22']", "TARGET:PORT"),
+        ("intercepts = ['udp/10.20.0.5:22']", "tcp/ADDRESS"),
+        ("tun = 'aquila0,10.0.0.1'", "NAME[,ADDRESS/BITS]"),
+        ("rules = ['tcp/22=reliable']", "--intercept"),
         ("rules = ['tcp/22=best']", "modes are near-reliable"),
         ("allow = ['tcp/host:22']", "ADDRESS[/BITS]:PORTS"),
         ("side = 'left'", "`air` or `ground`"),
@@ -297,6 +300,8 @@ fn the_sample_says_nothing_but_defaults() {
         ("gateway", "side"),
         ("gateway", "radio"),
         ("gateway", "forwards"),
+        ("gateway", "intercepts"),
+        ("gateway", "tun"),
         ("gateway", "rules"),
         ("status", "listen"),
         ("video", "camera"),

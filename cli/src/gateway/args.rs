@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aquila_net::gateway::{Allow, Forward, Rule};
+use aquila_net::gateway::{Allow, Forward, InterceptSpec, Rule, TunSpec};
 use aquila_net::radio::RadioSpec;
 use aquila_proto::identity::PublicKey;
 use clap::builder::PossibleValue;
@@ -39,6 +39,15 @@ pub struct GatewayArgs {
     /// several times [gateway.forwards]
     #[arg(long, value_name = "FORWARD", help_heading = "Carrying")]
     pub forward: Vec<Forward>,
+    /// Take connections to these addresses where applications open them, and pass them through to the far side, acknowledgements
+    /// included (mode reliable): tcp/ADDRESS[/BITS]:PORTS[>ADDRESS]; may be given several times; needs CAP_NET_ADMIN
+    /// [gateway.intercepts]
+    #[arg(long, value_name = "INTERCEPT", help_heading = "Carrying")]
+    pub intercept: Vec<InterceptSpec>,
+    /// TUN device for connections that are passed through: NAME[,ADDRESS/BITS]...; the side that has the targets needs it, the
+    /// other has aquila0 by itself; needs CAP_NET_ADMIN [gateway.tun]
+    #[arg(long, value_name = "TUN", help_heading = "Carrying")]
+    pub tun: Option<TunSpec>,
     /// Mode of a target's ports, for forwards without one: PROTOCOL/PORTS=MODE; the first that fits counts [gateway.rules]
     #[arg(long, value_name = "RULE", help_heading = "Carrying")]
     pub rule: Vec<Rule>,
@@ -71,6 +80,8 @@ impl GatewayArgs {
         set(&mut file.gateway.side, self.side);
         set(&mut file.gateway.radio, self.radio.map(Text));
         list(&mut file.gateway.forwards, self.forward);
+        list(&mut file.gateway.intercepts, self.intercept);
+        set(&mut file.gateway.tun, self.tun.map(Text));
         list(&mut file.gateway.rules, self.rule);
         list(&mut file.gateway.allow, self.allow);
         set(&mut file.log.level, self.log);
@@ -89,7 +100,14 @@ Examples:
     aquila gateway --side air ... --forward tcp/8873:192.168.1.5:873=near-reliable
     aquila gateway --side ground ... --allow tcp/192.168.1.5:873
 
+  The aircraft's own SSH, end to end: nothing is acknowledged here before the SSH server's kernel has acknowledged it. In the
+  aircraft, as root, and on the ground, as root; then `ssh pilot@10.20.0.5`:
+    aquila gateway --side air ... --tun aquila0
+    aquila gateway --side ground ... --intercept 'tcp/10.20.0.5:22>127.0.0.1'
+
 Modes, each AeroTP's transfer mode of that name:
+  reliable (tcp, by --intercept)
+      Acknowledgements are passed through: what is acknowledged here, the far application's kernel has.
   near-reliable (tcp, the default)
       What is acknowledged here is kept on disk until the far application has it, over outages and restarts of both gateways.
       If it cannot be delivered after all, the connection is reset and the log says how much that concerns.

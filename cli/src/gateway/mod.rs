@@ -65,6 +65,8 @@ fn setup(settings: GatewaySettings, identity: Identity) -> GatewaySetup {
         initiates: settings.side == GatewaySide::Air,
         radio: settings.radio,
         forwards: settings.forwards,
+        intercepts: settings.intercepts,
+        tun: settings.tun,
         rules: settings.rules,
         allow: settings.allow,
         limits: settings.limits,

@@ -1,9 +1,13 @@
 //! `aquila gateway`: sockets and files around [`aquila_proto::gateway`].
 
+mod attach;
 mod files;
+mod former;
+mod intercept;
 mod outq;
 mod rules;
 mod tcp;
+mod tun;
 mod udp;
 
 use std::collections::BTreeMap;
@@ -15,7 +19,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use aquila_proto::BearerId;
 use aquila_proto::aerotp::{SecurityConfig, SecurityError, TransferMode};
-use aquila_proto::gateway::{Action, Client, Ending, FlowId, Gateway, GatewayConfig, Reason, TcpMode};
+use aquila_proto::gateway::{
+    Action, Client, Ending, FlowId, Gateway, GatewayConfig, Intercept, Reason, TcpMode, TunConfig, is_within,
+};
 use aquila_proto::identity::{Identity, PublicKey};
 use aquila_proto::seeded::SeededBytes;
 use bytes::Bytes;
@@ -26,11 +32,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 pub use files::{Files, SYNC_EVERY};
+pub use intercept::{InterceptSpec, TunSpec};
 pub use rules::{Allow, Forward, ParseRuleError, Protocol, Rule, Treatment};
 
-use crate::radio::{LineInput, LineNews, RadioLine, RadioSpec};
+use crate::radio::{LineInput, LineNews, LineSpec, RadioLine, RadioSpec};
 use crate::store::{self, Store};
+use former::Formers;
 use tcp::{App, TcpEvent};
+use tun::Tun;
+pub use tun::TunError;
 use udp::{UdpEvent, UdpSockets};
 
 /// What a gateway is made of.
@@ -46,6 +56,11 @@ pub struct GatewaySetup {
     pub radio: RadioSpec,
     /// What is carried to the far side.
     pub forwards: Vec<Forward>,
+    /// Connections that are taken where applications open them, and passed through to the far side.
+    pub intercepts: Vec<InterceptSpec>,
+    /// The TUN device for those, and for what the far side passes through to here; `None`: there is none, unless there are
+    /// intercepts.
+    pub tun: Option<TunSpec>,
     /// How, where a forward does not say so itself: the first that fits.
     pub rules: Vec<Rule>,
     /// What the far side may reach from here.
@@ -77,9 +92,12 @@ pub enum GatewayError {
         _ => "",
     })]
     Listen(Box<Forward>, #[source] io::Error),
-    /// A mode that is not there yet.
-    #[error("{0}: this mode is not available")]
-    Mode(Box<Forward>),
+    /// There is no TUN device.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// What the radio is spoken over would be taken by its own gateway.
+    #[error("{0} would take what goes to the other gateway at {1}")]
+    Circle(InterceptSpec, SocketAddr),
 }
 
 /// A gateway that runs.
@@ -97,6 +115,9 @@ pub struct GatewayNode {
     to_tcp_events: mpsc::Sender<(FlowId, TcpEvent)>,
     udp: UdpSockets,
     udp_events: mpsc::Receiver<UdpEvent>,
+    tun: Option<Tun>,
+    packets: mpsc::Receiver<Vec<u8>>,
+    formers: Formers,
     listeners: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     accepted: PathBuf,
@@ -119,6 +140,8 @@ enum Event {
     Dialled(FlowId, Result<TcpStream, Reason>),
 }
 
+/// Packets of the TUN device that are taken before anything is answered.
+const BURST: usize = 64;
 /// Events that wait.
 const EVENTS: usize = 256;
 /// The gateway's folder in the state folder.
@@ -149,7 +172,7 @@ impl GatewayNode {
             accepted: std::fs::read_to_string(&accepted).ok().and_then(|text| text.trim().parse().ok()),
         };
         let random = SeededBytes::new(&seed, "gateway");
-        let gateway = Gateway::new(now, setup.limits, &setup.radio.config(life), security, random, files)?;
+        let mut gateway = Gateway::new(now, setup.limits, &setup.radio.config(life), security, random, files)?;
         let kept = gateway.stats(now).custody;
         if kept.0 > 0 {
             tracing::info!(bytes = kept.0, "in custody since before this start");
@@ -158,6 +181,12 @@ impl GatewayNode {
         let (to_tcp_events, tcp_events) = mpsc::channel(EVENTS);
         let (to_udp_events, udp_events) = mpsc::channel(EVENTS);
         let (line_news, from_line) = mpsc::channel(EVENTS);
+        let (to_packets, packets) = mpsc::channel(EVENTS);
+        let (formers, former) = Formers::open(&dir.join("passed-through"));
+        let tun = open_tun(&setup, to_packets).await?.map(|(tun, config)| {
+            gateway.set_tun(config, former);
+            tun
+        });
         let line = RadioLine::spawn(BearerId::FIRST, setup.radio.line.clone(), line_news);
         let mut node = Self {
             gateway,
@@ -171,6 +200,9 @@ impl GatewayNode {
             to_tcp_events,
             udp: UdpSockets::new(to_udp_events),
             udp_events,
+            tun,
+            packets,
+            formers,
             listeners: Vec::new(),
             addresses: Vec::new(),
             accepted,
@@ -219,6 +251,7 @@ impl GatewayNode {
                 Some(event) = self.events.recv() => self.on_event(event),
                 Some((flow, event)) = self.tcp_events.recv() => self.on_tcp(flow, event),
                 Some(event) = self.udp_events.recv() => self.on_udp(event),
+                Some(packet) = self.packets.recv() => self.on_packets(packet),
                 Some(news) = self.from_line.recv() => self.on_line(news),
                 Some(()) = asked.recv() => self.report(Instant::now()),
                 () = tokio::time::sleep_until(next.into()) => {}
@@ -234,6 +267,17 @@ impl GatewayNode {
             self.drain(now);
         }
         self.report(Instant::now());
+        self.gateway.end_passed_through(Instant::now());
+        self.drain(Instant::now());
+    }
+
+    fn on_packets(&mut self, first: Vec<u8>) {
+        let now = Instant::now();
+        self.gateway.handle_packet(now, &first);
+        for _ in 0..BURST {
+            let Ok(packet) = self.packets.try_recv() else { break };
+            self.gateway.handle_packet(now, &packet);
+        }
     }
 
     /// Does what the gateway says, until it says to wait.
@@ -247,9 +291,13 @@ impl GatewayNode {
             self.line.send(&packet);
         }
         self.packet = packet;
+        while let Some(packet) = self.gateway.poll_packet() {
+            self.tun.iter_mut().for_each(|tun| tun.send(&packet));
+        }
         while let Some(action) = self.gateway.poll_action() {
             self.act(now, action);
         }
+        self.formers.keep(self.gateway.formers());
         self.deadline = self.gateway.poll_timeout(now).unwrap_or(now + Duration::from_secs(3600));
     }
 
@@ -265,6 +313,10 @@ impl GatewayNode {
     fn act(&mut self, now: Instant, action: Action) {
         match action {
             Action::Dial { flow, target } => self.dial(now, flow, target),
+            Action::Admit { flow, target } => self.admit(now, flow, target),
+            Action::Intercepted { flow, from, target } => {
+                tracing::info!(%flow, %from, %target, mode = "reliable", "flow begins");
+            }
             Action::Write { flow, bytes } => match (self.apps.get(&flow), self.dials.get_mut(&flow)) {
                 (Some(app), _) => app.write(bytes),
                 (None, Some(dial)) => dial.early.push(bytes),
@@ -284,6 +336,27 @@ impl GatewayNode {
             Action::Answer { client, bytes } => self.udp.answer(client, &bytes),
             Action::Forget { peer } => self.udp.forget(peer),
         }
+    }
+
+    /// Whether a connection may be passed through to a target.
+    fn admit(&mut self, now: Instant, flow: FlowId, target: SocketAddr) {
+        let ip = target.ip().to_canonical();
+        let reaches = !ip.is_loopback() || (ip.is_ipv4() && self.tun.as_ref().is_some_and(|tun| tun.reaches_loopback));
+        let result = match () {
+            () if !self.setup.allow.iter().any(|allow| allow.allows(Protocol::Tcp, target)) => {
+                tracing::warn!(%flow, %target, "the far side wants what is not allowed here: see --allow");
+                Err(Reason::NotAllowed)
+            }
+            () if !reaches => {
+                tracing::warn!(%flow, %target, "packets cannot reach this loopback address: name another one of this machine");
+                Err(Reason::Unreachable)
+            }
+            () => {
+                tracing::info!(%flow, %target, mode = "reliable", "flow begins, opened by the far side");
+                Ok(())
+            }
+        };
+        self.gateway.on_admitted(now, flow, result);
     }
 
     fn dial(&mut self, now: Instant, flow: FlowId, target: SocketAddr) {
@@ -421,6 +494,18 @@ impl GatewayNode {
             refused = self.line.refused,
             "gateway"
         );
+        if let Some(tun) = &self.tun {
+            let packets = self.gateway.packets();
+            tracing::info!(
+                taken = packets.taken,
+                refused = packets.refused,
+                fragments = packets.fragments,
+                other = packets.other,
+                malformed = packets.malformed,
+                not_written = tun.refused,
+                "packets of the TUN device"
+            );
+        }
         for flow in self.gateway.flows(now) {
             tracing::info!(
                 flow = %flow.flow,
@@ -445,6 +530,26 @@ impl Drop for GatewayNode {
         let dials = self.dials.values().map(|dial| &dial.task);
         self.listeners.iter().chain(dials).for_each(JoinHandle::abort);
     }
+}
+
+/// The device, if it is wanted.
+async fn open_tun(
+    setup: &GatewaySetup,
+    packets: mpsc::Sender<Vec<u8>>,
+) -> Result<Option<(Tun, TunConfig)>, GatewayError> {
+    let spec = match &setup.tun {
+        Some(spec) => spec.clone(),
+        None if setup.intercepts.is_empty() => return Ok(None),
+        None => TunSpec::default(),
+    };
+    if let LineSpec::Udp { remote, .. } = setup.radio.line {
+        let takes = |one: &&InterceptSpec| is_within(one.0.network, one.0.bits, remote.ip());
+        if let Some(one) = setup.intercepts.iter().find(takes) {
+            return Err(GatewayError::Circle(one.clone(), remote));
+        }
+    }
+    let intercepts: Vec<Intercept> = setup.intercepts.iter().map(|one| one.0.clone()).collect();
+    Ok(Some(Tun::open(&spec, &intercepts, packets).await?))
 }
 
 async fn accept(index: usize, listener: TcpListener, events: mpsc::Sender<Event>) {

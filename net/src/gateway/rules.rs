@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use aquila_proto::aerotp::TransferMode;
-use aquila_proto::gateway::Fill;
+use aquila_proto::gateway::{Fill, is_within};
 
 use crate::radio::{mode_name, mode_of};
 
@@ -76,6 +76,12 @@ pub struct ParseRuleError {
     what: &'static str,
 }
 
+impl ParseRuleError {
+    pub(super) fn new(text: &str, what: &'static str) -> Self {
+        Self { text: text.to_owned(), what }
+    }
+}
+
 const RULE: &str = "write PROTOCOL/PORTS=MODE, such as tcp/22=near-reliable, udp/14550-14560=unreliable-datagram or \
                     tcp/*=quasi-reliable,deadline=500ms";
 const FORWARD: &str = "write PROTOCOL/[ADDRESS:]PORT:TARGET:PORT[=MODE], such as tcp/2222:127.0.0.1:22 or \
@@ -83,7 +89,7 @@ const FORWARD: &str = "write PROTOCOL/[ADDRESS:]PORT:TARGET:PORT[=MODE], such as
 const ALLOW: &str =
     "write PROTOCOL/ADDRESS[/BITS]:PORTS, such as tcp/127.0.0.1:22, udp/10.0.0.0/8:14550-14560 or tcp/[::1]:*";
 const MODE: &str = "modes are near-reliable and quasi-reliable[,deadline=500ms][,fill=zeros] for tcp, unreliable-datagram and \
-                    unreliable-connection for udp";
+                    unreliable-connection for udp; reliable is what --intercept carries";
 
 impl Treatment {
     fn parse(protocol: Protocol, text: &str) -> Option<Self> {
@@ -145,15 +151,8 @@ impl Allow {
 
     /// Whether this is allowed by it.
     pub fn allows(&self, protocol: Protocol, target: SocketAddr) -> bool {
-        let bits = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) => (u128::from(ip.to_bits()) << 96, 32),
-            IpAddr::V6(ip) => (ip.to_bits(), 128),
-        };
-        let ((own, length), (other, of_other)) = (bits(self.network), bits(target.ip().to_canonical()));
-        let differ = own ^ other;
         self.protocol == protocol
-            && length == of_other
-            && (self.bits == 0 || differ >> (128 - u32::from(self.bits)) == 0)
+            && is_within(self.network, self.bits, target.ip())
             && self.ports.contains(&target.port())
     }
 }
@@ -191,11 +190,8 @@ impl FromStr for Allow {
         let parse = || {
             let (protocol, rest) = protocol(text)?;
             let (network, of) = rest.rsplit_once(':')?;
-            let (ip, bits) = network.split_once('/').map_or((network, None), |(ip, bits)| (ip, Some(bits)));
-            let ip: IpAddr = ip.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
-            let most = if ip.is_ipv4() { 32 } else { 128 };
-            let bits = bits.map_or(Some(most), |bits| bits.parse().ok()).filter(|bits| *bits <= most)?;
-            Some(Self { protocol, network: ip, bits, ports: ports(of)? })
+            let (network, bits) = network_of(network)?;
+            Some(Self { protocol, network, bits, ports: ports(of)? })
         };
         parse().ok_or_else(|| ParseRuleError { text: text.to_owned(), what: ALLOW })
     }
@@ -209,7 +205,16 @@ fn protocol(text: &str) -> Option<(Protocol, &str)> {
     }
 }
 
-fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+/// `ADDRESS[/BITS]`, where an IPv6 address is in brackets.
+pub(super) fn network_of(text: &str) -> Option<(IpAddr, u8)> {
+    let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
+    let ip: IpAddr = ip.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
+    let most = if ip.is_ipv4() { 32 } else { 128 };
+    let bits = bits.map_or(Some(most), |bits| bits.parse().ok()).filter(|bits| *bits <= most)?;
+    Some((ip, bits))
+}
+
+pub(super) fn ports(text: &str) -> Option<RangeInclusive<u16>> {
     let range = match text.split_once('-') {
         _ if text == "*" => 1..=u16::MAX,
         Some((first, last)) => first.parse().ok()?..=last.parse().ok()?,
@@ -251,7 +256,7 @@ impl fmt::Display for Treatment {
     }
 }
 
-struct Ports<'a>(&'a RangeInclusive<u16>);
+pub(super) struct Ports<'a>(pub &'a RangeInclusive<u16>);
 
 impl fmt::Display for Ports<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

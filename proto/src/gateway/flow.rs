@@ -338,7 +338,9 @@ impl Flow {
                 self.on_released(taken.min(self.outgoing.end), means.custody);
                 self.over = Some(reason);
             }
-            Frame::Open(_) | Frame::Datagram { .. } | Frame::Answer { .. } => self.on_nonsense(),
+            Frame::Open(_) | Frame::Datagram { .. } | Frame::Answer { .. } | Frame::Connect(_) | Frame::Segment(_) => {
+                self.on_nonsense()
+            }
         }
     }
 

@@ -9,6 +9,8 @@
 //! 5 reset     reason 8 | offset v
 //! 6 datagram  address | bytes to the end
 //! 7 answer    bytes to the end
+//! 8 connect   flow 64 | room v | address
+//! 9 segment   bits 8 | acked v | room v | offset v | bytes to the end
 //! address     4 | 4 bytes | port 16, or 6 | 16 bytes | port 16
 //! v           a variable-length integer of RFC 9000 §16
 //! ```
@@ -46,6 +48,38 @@ pub struct Open {
     pub target: SocketAddr,
 }
 
+/// The first frame of each connection that a TCP connection is passed through on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connect {
+    /// Which.
+    pub flow: FlowId,
+    /// Bytes that the opener's kernel takes.
+    pub room: u64,
+    /// Whom to connect to.
+    pub target: SocketAddr,
+}
+
+/// What one kernel's TCP has for the other's. The first one of the side that was asked says that its target has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// The kernel there has acknowledged all before this offset.
+    pub acked: u64,
+    /// And takes so many bytes more.
+    pub room: u64,
+    /// Of the first byte, from 0 at the beginning.
+    pub offset: u64,
+    /// Nothing follows these bytes.
+    pub fin: bool,
+    /// The kernel there has acknowledged our FIN.
+    pub fin_acked: bool,
+    /// Is the kernel at the other end alive?
+    pub ask: bool,
+    /// It is.
+    pub answer: bool,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
 /// Why a flow ended otherwise than by both ends' closing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
@@ -73,10 +107,13 @@ pub enum Reason {
     /// What came made no sense.
     #[error("the gateways do not understand each other")]
     Protocol,
+    /// The far gateway has no TUN device, or no address of this family there.
+    #[error("the far gateway has no TUN device for connections that are passed through: it needs --tun")]
+    NoTun,
 }
 
 impl Reason {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Refused,
         Self::Unreachable,
         Self::NotAllowed,
@@ -85,6 +122,7 @@ impl Reason {
         Self::Restarted,
         Self::Storage,
         Self::Protocol,
+        Self::NoTun,
     ];
 
     /// Its number, on the wire and in files.
@@ -145,6 +183,10 @@ pub enum Frame<'a> {
         /// What was in it.
         bytes: &'a [u8],
     },
+    /// Begins a flow whose acknowledgements are passed through.
+    Connect(Connect),
+    /// What goes on in it.
+    Segment(Segment<'a>),
 }
 
 /// It is no frame.
@@ -156,6 +198,8 @@ pub struct MalformedFrame;
 pub const DATA_OVERHEAD: usize = 10;
 /// Bytes that a datagram frame has around what it carries, at most.
 pub const DATAGRAM_OVERHEAD: usize = 20;
+/// Bytes that a segment has around what it carries, at most.
+pub const SEGMENT_OVERHEAD: usize = 26;
 
 const OPEN: u8 = 1;
 const DATA: u8 = 2;
@@ -164,12 +208,18 @@ const TAKEN: u8 = 4;
 const RESET: u8 = 5;
 const DATAGRAM: u8 = 6;
 const ANSWER: u8 = 7;
+const CONNECT: u8 = 8;
+const SEGMENT: u8 = 9;
 
 const RESUMED: u8 = 1;
 const ZERO_FILL: u8 = 2;
 const BEGINS: u8 = 1;
 const ENDS: u8 = 2;
 const WITH_FIN: u8 = 1;
+const FIN_HERE: u8 = 1;
+const FIN_ACKED: u8 = 2;
+const ASK: u8 = 4;
+const TOLD: u8 = 8;
 
 impl<'a> Frame<'a> {
     /// The frame that these bytes are.
@@ -202,6 +252,12 @@ impl<'a> Frame<'a> {
             }
             DATAGRAM => Self::Datagram { to: take_address(rest)?, bytes: std::mem::take(rest) },
             ANSWER => Self::Answer { bytes: std::mem::take(rest) },
+            CONNECT => Self::Connect(Connect {
+                flow: FlowId(u64::from_be_bytes(rest.split_off(..8)?.try_into().ok()?)),
+                room: take_varint(rest)?,
+                target: take_address(rest)?,
+            }),
+            SEGMENT => Self::Segment(read_segment(rest)?),
             _ => return None,
         };
         rest.is_empty().then_some(frame)
@@ -238,6 +294,13 @@ impl<'a> Frame<'a> {
                 out.push(ANSWER);
                 out.extend_from_slice(bytes);
             }
+            Self::Connect(connect) => {
+                out.push(CONNECT);
+                out.extend_from_slice(&connect.flow.0.to_be_bytes());
+                put_varint(&mut out, connect.room);
+                put_address(&mut out, connect.target);
+            }
+            Self::Segment(segment) => put_segment(&mut out, &segment),
         }
         out
     }
@@ -266,6 +329,23 @@ fn put_open(out: &mut Vec<u8>, open: &Open) {
     put_varint(out, open.released);
     put_varint(out, open.taken);
     put_address(out, open.target);
+}
+
+fn read_segment<'a>(rest: &mut &'a [u8]) -> Option<Segment<'a>> {
+    let bits = take_bits(rest, FIN_HERE | FIN_ACKED | ASK | TOLD)?;
+    let has = |bit: u8| bits & bit != 0;
+    let (acked, room, offset) = (take_varint(rest)?, take_varint(rest)?, take_varint(rest)?);
+    let (fin, fin_acked, ask, answer) = (has(FIN_HERE), has(FIN_ACKED), has(ASK), has(TOLD));
+    Some(Segment { acked, room, offset, fin, fin_acked, ask, answer, bytes: std::mem::take(rest) })
+}
+
+fn put_segment(out: &mut Vec<u8>, segment: &Segment<'_>) {
+    let bits = [(segment.fin, FIN_HERE), (segment.fin_acked, FIN_ACKED), (segment.ask, ASK), (segment.answer, TOLD)];
+    out.extend_from_slice(&[SEGMENT, bits.iter().map(|(has, bit)| u8::from(*has) * bit).sum()]);
+    for number in [segment.acked, segment.room, segment.offset] {
+        put_varint(out, number);
+    }
+    out.extend_from_slice(segment.bytes);
 }
 
 fn take_bits(rest: &mut &[u8], known: u8) -> Option<u8> {
@@ -313,11 +393,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            kind in 1u8..=7,
+            kind in 1u8..=9,
             (flow, deadline_ms) in any::<(u64, u32)>(),
             [one, other] in any::<[bool; 2]>(),
             [offset, taken] in [0..=MAX_VARINT, 0..=MAX_VARINT],
-            reason in 1u8..=8,
+            reason in 1u8..=9,
             target in any_address(),
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
@@ -333,12 +413,21 @@ mod tests {
                 TAKEN => Frame::Taken { offset, fin: one },
                 RESET => Frame::Reset { reason: Reason::of_number(reason).unwrap(), taken },
                 DATAGRAM => Frame::Datagram { to: target, bytes },
+                CONNECT => Frame::Connect(Connect { flow, room: offset, target }),
+                SEGMENT => {
+                    let (acked, room, ask, answer) = (offset, taken, reason & 1 != 0, reason & 2 != 0);
+                    let (fin, fin_acked) = (one, other);
+                    Frame::Segment(Segment { acked, room, offset, fin, fin_acked, ask, answer, bytes })
+                }
                 _ => Frame::Answer { bytes },
             };
             let encoded = frame.encode();
             prop_assert_eq!(Frame::parse(&encoded), Ok(frame));
             if kind == DATA {
                 prop_assert!(encoded.len() <= DATA_OVERHEAD + bytes.len());
+            }
+            if kind == SEGMENT {
+                prop_assert!(encoded.len() <= SEGMENT_OVERHEAD + bytes.len());
             }
             if kind == DATAGRAM {
                 prop_assert!(encoded.len() <= DATAGRAM_OVERHEAD + bytes.len());
@@ -354,7 +443,7 @@ mod tests {
     #[test]
     fn unknown_types_bits_and_trailing_bytes_are_refused() {
         for bytes in
-            [&[][..], &[0], &[8, 0], &[DATA, 4, 0], &[FIN, 0, 0], &[TAKEN, 2, 0], &[RESET, 0, 0], &[RESET, 9, 0]]
+            [&[][..], &[0], &[10, 0], &[DATA, 4, 0], &[FIN, 0, 0], &[TAKEN, 2, 0], &[RESET, 0, 0], &[RESET, 10, 0]]
         {
             assert_eq!(Frame::parse(bytes), Err(MalformedFrame), "{bytes:?}");
         }

@@ -4,9 +4,11 @@
 //! connection is a [flow](FlowId) with a connection of AeroTP of its own, over which both gateways speak [frames](Frame).
 //! What is in custody is kept by a [`Custody`] that the caller brings.
 
+mod action;
 mod custody;
 mod flow;
 mod frame;
+mod passthrough;
 mod quasi;
 mod status;
 #[cfg(test)]
@@ -20,113 +22,24 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+pub use action::{Action, GatewayConfig, TcpMode};
 pub use custody::{Custody, Deed, Kept, StorageError};
-pub use frame::{DATA_OVERHEAD, DATAGRAM_OVERHEAD, FlowId, Frame, MalformedFrame, Open, Reason};
+pub use frame::{
+    Connect, DATA_OVERHEAD, DATAGRAM_OVERHEAD, FlowId, Frame, MalformedFrame, Open, Reason, SEGMENT_OVERHEAD, Segment,
+};
+pub use passthrough::{Former, Intercept, PacketCounters, TunConfig, is_within};
 pub use quasi::Fill;
 pub use status::{Ending, FlowState, FlowStatus, GatewayStats};
 pub use udp::{Client, Peer};
 
-use crate::ByteCount;
 use crate::aerotp::{
     Closed, ConnectionConfig, ConnectionId, EndpointEvent, Piece, Port, RadioConfig, SecurityConfig, SecurityError,
     Transceiver, TransferMode,
 };
 use crate::seeded::SeededBytes;
 use flow::{App, Flow, Kind, Means};
+use passthrough::Passthrough;
 use udp::Udp;
-
-/// What a gateway may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GatewayConfig {
-    /// TCP connections at a time; at most [`GatewayConfig::MOST_FLOWS`].
-    pub max_flows: usize,
-    /// Bytes of one flow in custody, in one direction.
-    pub flow_custody: ByteCount,
-    /// Bytes of all flows in custody.
-    pub total_custody: ByteCount,
-    /// A UDP flow ends when nothing has come for so long.
-    pub udp_idle: Duration,
-}
-
-impl GatewayConfig {
-    /// More connections of AeroTP than twice that are too many to serve well.
-    pub const MOST_FLOWS: usize = 1000;
-}
-
-impl Default for GatewayConfig {
-    fn default() -> Self {
-        Self {
-            max_flows: 250,
-            flow_custody: ByteCount(16 << 20),
-            total_custody: ByteCount(256 << 20),
-            udp_idle: Duration::from_secs(120),
-        }
-    }
-}
-
-/// How a TCP connection travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TcpMode {
-    /// Kept in custody until the far side has it.
-    NearReliable,
-    /// Sent once, with parity; what is missing after this time is left out, or replaced by zeros.
-    QuasiReliable {
-        /// How long a hole is waited for.
-        deadline: Duration,
-        /// What becomes of it.
-        fill: Fill,
-    },
-}
-
-/// What the caller is to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Connect to the target, if the rules allow it, and say how that went: [`Gateway::on_dialled`].
-    Dial {
-        /// Whose.
-        flow: FlowId,
-        /// Where to.
-        target: SocketAddr,
-    },
-    /// Write to the application.
-    Write {
-        /// Whose.
-        flow: FlowId,
-        /// What.
-        bytes: Bytes,
-    },
-    /// Close the way to the application when all is written.
-    Finish {
-        /// Whose.
-        flow: FlowId,
-    },
-    /// There is room again for what [`Gateway::on_app_bytes`] did not take.
-    Room {
-        /// Whose.
-        flow: FlowId,
-    },
-    /// The flow is over. If there was a reason, its application's connection is reset.
-    Ended(Ending),
-    /// Send a datagram in the name of the other side's client, from a socket of its own.
-    Datagram {
-        /// Whose.
-        peer: Peer,
-        /// What.
-        bytes: Bytes,
-    },
-    /// Send a datagram back to a client.
-    Answer {
-        /// Whom.
-        client: Client,
-        /// What.
-        bytes: Bytes,
-    },
-    /// Nothing has come for long: the socket of [`Action::Datagram`] can be closed.
-    Forget {
-        /// Whose.
-        peer: Peer,
-    },
-}
 
 /// With nothing to send, the other side is greeted anew when nothing was heard for so long: it may have restarted.
 const ANEW_IDLE: Duration = Duration::from_secs(15);
@@ -163,6 +76,7 @@ pub struct Gateway<C> {
     strangers: BTreeMap<ConnectionId, Stranger>,
     ended: VecDeque<(FlowId, Option<Reason>, u64)>,
     udp: Udp,
+    passthrough: Passthrough,
     counters: Counters,
     actions: VecDeque<Action>,
 }
@@ -211,6 +125,7 @@ impl<C: Custody> Gateway<C> {
             (QUASI_CONTROL, quasi_control()),
             (QUASI_DATA, quasi_data()),
             (ORDERED_UDP, udp::ordered_connection()),
+            (passthrough::PORT, passthrough::connection()),
         ] {
             line.endpoint.listen(port.0..=port.0, mode);
         }
@@ -218,6 +133,7 @@ impl<C: Custody> Gateway<C> {
         let ended = custody.load_ended().into();
         let mut port = [0; 2];
         random.fill(&mut port);
+        let passthrough = Passthrough::new(SeededBytes::new(&seed, "passthrough"), config.max_flows);
         Ok(Self {
             config,
             line,
@@ -229,6 +145,7 @@ impl<C: Custody> Gateway<C> {
             strangers: BTreeMap::new(),
             ended,
             udp: Udp::new(config.udp_idle),
+            passthrough,
             counters: Counters::default(),
             actions: VecDeque::new(),
         })
@@ -256,7 +173,10 @@ impl<C: Custody> Gateway<C> {
     /// When to call [`Gateway::handle_timeout`] and [`Gateway::poll_transmit`] next.
     pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
         let flows = self.flows.values().filter_map(Flow::deadline).min();
-        [self.line.poll_timeout(now), self.udp.deadline(), flows].into_iter().flatten().min()
+        [self.line.poll_timeout(now), self.udp.deadline(), flows, self.passthrough.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The next bytes for the line, or packet, put into `out`; whether there are any.
@@ -279,12 +199,53 @@ impl<C: Custody> Gateway<C> {
         self.line.endpoint.snapshot()
     }
 
+    /// Packets of a TUN device are given and taken from now on, for connections that are passed through. `former`: what
+    /// [`Gateway::formers`] gave last in a former run; those connections end now.
+    pub fn set_tun(&mut self, tun: TunConfig, former: impl IntoIterator<Item = Former>) {
+        self.passthrough.set_tun(tun);
+        self.passthrough.revive(former);
+    }
+
+    /// Takes in a packet of the TUN device.
+    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
+        let message = self.line.endpoint.max_datagram().saturating_sub(SEGMENT_OVERHEAD);
+        self.passthrough.handle_packet(now, packet, (self.flows.len(), message), &mut self.actions);
+        self.serve(now);
+    }
+
+    /// The next packet for the TUN device.
+    pub fn poll_packet(&mut self) -> Option<Vec<u8>> {
+        self.passthrough.poll_packet()
+    }
+
+    /// Connections that are passed through, to be kept over a restart.
+    pub fn formers(&self) -> impl Iterator<Item = Former> + Clone + '_ {
+        self.passthrough.formers()
+    }
+
+    /// The program ends: connections that are passed through are reset, since nobody would serve them.
+    pub fn end_passed_through(&mut self, now: Instant) {
+        self.passthrough.end_all();
+        self.serve(now);
+    }
+
+    /// What became of the packets of the TUN device.
+    pub fn packets(&self) -> PacketCounters {
+        self.passthrough.counters()
+    }
+
+    /// Whether [`Action::Admit`]'s target is allowed, and can be reached through the TUN device.
+    pub fn on_admitted(&mut self, now: Instant, flow: FlowId, result: Result<(), Reason>) {
+        self.passthrough.on_admitted(now, flow, result);
+        self.serve(now);
+    }
+
     /// An application has connected, to be carried to `target`.
     ///
     /// # Errors
     /// If there are too many flows, or what has to be stored of it cannot be; its connection should be reset.
     pub fn open(&mut self, now: Instant, target: SocketAddr, mode: TcpMode) -> Result<FlowId, Reason> {
-        if self.flows.len() >= self.config.max_flows {
+        if self.flows.len() + self.passthrough.len() >= self.config.max_flows {
             return Err(Reason::TooMany);
         }
         let mut id = [0; 8];
@@ -392,6 +353,9 @@ impl<C: Custody> Gateway<C> {
         for id in opens {
             self.connect(now, id);
         }
+        let next_port = &mut self.next_port;
+        let mut ports = || next_port_of(next_port);
+        self.passthrough.serve(now, &mut self.line.endpoint, &mut ports, &mut self.actions);
     }
 
     /// Opens what a flow of ours travels on.
@@ -403,8 +367,7 @@ impl<C: Custody> Gateway<C> {
             Kind::Quasi(_) => (QUASI_CONTROL, quasi_control()),
         };
         for _ in 0..16 {
-            let local = Port(self.next_port);
-            self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
+            let local = next_port_of(&mut self.next_port);
             let Some(control) = endpoint.connect(now, config, local, port) else { continue };
             let data = matches!(flow.kind, Kind::Quasi(_))
                 .then(|| endpoint.connect(now, quasi_data(), local, QUASI_DATA))
@@ -421,6 +384,9 @@ impl<C: Custody> Gateway<C> {
     fn on_event(&mut self, now: Instant, event: EndpointEvent) {
         match event {
             EndpointEvent::Opened { connection, local, .. } if local == ORDERED_UDP => self.udp.on_opened(connection),
+            EndpointEvent::Opened { connection, local, .. } if local == passthrough::PORT => {
+                self.passthrough.on_opened(&mut self.line.endpoint, connection);
+            }
             EndpointEvent::Opened { connection, local, remote, .. } => {
                 if self.strangers.len() == MAX_STRANGERS {
                     return self.line.endpoint.reset(connection);
@@ -440,6 +406,7 @@ impl<C: Custody> Gateway<C> {
     fn on_closed(&mut self, now: Instant, connection: ConnectionId, reason: Closed) {
         self.strangers.remove(&connection);
         self.udp.on_closed(connection);
+        self.passthrough.on_closed(connection);
         let Some(flow) = self.by_connection.remove(&connection).and_then(|id| self.flows.get_mut(&id)) else { return };
         let again = if reason == Closed::PeerRestarted { now } else { now + REOPEN };
         flow.on_disconnected(now, &mut self.line.endpoint, connection, again);
@@ -450,6 +417,11 @@ impl<C: Custody> Gateway<C> {
             while let Some(piece) = self.line.endpoint.read(now, connection) {
                 self.udp.on_piece(now, connection, &piece.bytes, &mut self.actions);
             }
+            return;
+        }
+        if self.passthrough.owns(connection) {
+            let (endpoint, actions, others) = (&mut self.line.endpoint, &mut self.actions, self.flows.len());
+            self.counters.malformed += self.passthrough.on_readable(now, endpoint, connection, others, actions);
             return;
         }
         while let Some(Piece { bytes, .. }) = self.line.endpoint.read(now, connection) {
@@ -509,7 +481,7 @@ impl<C: Custody> Gateway<C> {
         if open.resumed {
             return self.refuse(connection, Reason::Restarted, 0);
         }
-        if self.flows.len() >= self.config.max_flows {
+        if self.flows.len() + self.passthrough.len() >= self.config.max_flows {
             return self.refuse(connection, Reason::TooMany, 0);
         }
         let deed = Deed { flow: open.flow, ours: false, target: open.target };
@@ -582,6 +554,12 @@ impl<C: Custody> Gateway<C> {
         self.counters.undelivered += ending.undelivered.0;
         self.actions.push_back(Action::Ended(ending));
     }
+}
+
+fn next_port_of(next: &mut u16) -> Port {
+    let port = Port(*next);
+    *next = next.checked_add(1).unwrap_or(FIRST_PORT);
+    port
 }
 
 fn custody_connection() -> ConnectionConfig {

@@ -103,7 +103,7 @@ pub struct GatewayStats {
 impl<C: Custody> Gateway<C> {
     /// How the flows fare.
     pub fn flows(&self, now: Instant) -> impl Iterator<Item = FlowStatus> + '_ {
-        self.flows.values().map(move |flow: &Flow| flow.status(now))
+        self.flows.values().map(move |flow: &Flow| flow.status(now)).chain(self.passthrough.statuses(now))
     }
 
     /// How the gateway fares.

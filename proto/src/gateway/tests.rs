@@ -6,15 +6,15 @@ use std::sync::Arc;
 use aquila_emu::{BitErrors, Loss, Path, PathConfig};
 
 use super::*;
-use crate::Bitrate;
 use crate::aerotp::Protection;
 use crate::identity::Identity;
+use crate::{Bitrate, ByteCount};
 
-const MS: Duration = Duration::from_millis(1);
+pub(super) const MS: Duration = Duration::from_millis(1);
 const TARGET: &str = "127.0.0.1:22";
 
 #[derive(Debug, Default)]
-struct Disk {
+pub(super) struct Disk {
     flows: BTreeMap<FlowId, (Kept, Vec<u8>)>,
     ended: Vec<(FlowId, Option<Reason>, u64)>,
     full: bool,
@@ -23,7 +23,7 @@ struct Disk {
 
 /// Survives a gateway that is dropped.
 #[derive(Debug, Clone, Default)]
-struct Memory(Rc<RefCell<Disk>>);
+pub(super) struct Memory(Rc<RefCell<Disk>>);
 
 impl Custody for Memory {
     fn load(&mut self) -> Vec<Kept> {
@@ -107,7 +107,7 @@ struct World {
     reply: Vec<u8>,
 }
 
-fn gateway(end: usize, life: u64, config: GatewayConfig, disk: &Memory, now: Instant) -> Gateway<Memory> {
+pub(super) fn gateway(end: usize, life: u64, config: GatewayConfig, disk: &Memory, now: Instant) -> Gateway<Memory> {
     let identity = |n: u8| Arc::new(Identity::from_seed([n; 32]));
     let (own, peer) = if end == 0 { (1, 2) } else { (2, 1) };
     let security = SecurityConfig {
@@ -124,7 +124,7 @@ fn gateway(end: usize, life: u64, config: GatewayConfig, disk: &Memory, now: Ins
     gateway
 }
 
-fn path(wrong: f64, loss: f64) -> PathConfig {
+pub(super) fn path(wrong: f64, loss: f64) -> PathConfig {
     PathConfig {
         rate_bps: Some(5_000_000),
         delay: 10 * MS,
