@@ -6,16 +6,17 @@
 //! | `/status` | the whole [`StatusSnapshot`] as JSON |
 //! | `/metrics` | the same for Prometheus, text format 0.0.4; names begin with `aquila_`, each with its HELP line |
 //!
-//! The session's loop publishes a snapshot through a `tokio::sync::watch` whenever it likes, a few times a second; a
+//! A session shows a [`StatusSnapshot`], a gateway a [`GatewaySnapshot`](crate::gateway::GatewaySnapshot). Their loop publishes a snapshot through a `tokio::sync::watch` whenever it likes, a few times a second; a
 //! request is answered with the latest and never reaches into the session.
 
 mod metrics;
+pub(crate) mod page;
 mod server;
 mod snapshot;
 mod summary;
 
 pub use metrics::render_metrics;
-pub use server::{Exposure, StatusError, StatusServer};
+pub use server::{Exposure, Shown, StatusError, StatusServer};
 pub use snapshot::{
     AerotpStatus, BearerStatus, ClassStatus, CongestionStatus, LatencyStatus, MavlinkEndpointStatus, MavlinkStatus,
     PeerStatus, PerClass, RadioStatus, RateMeter, ReplicationStatus, SecurityStatus, StatusSnapshot, VideoInputStatus,

@@ -96,6 +96,7 @@ fn setup(end: u8, radio: &str, state: &Path, forwards: &[String]) -> GatewaySetu
         allow: Allow::loopback(),
         limits: GatewayConfig::default(),
         state_dir: state.to_owned(),
+        status: None,
         report: None,
     }
 }

@@ -1,17 +1,19 @@
 //! `[gateway]`: what is carried between local applications and the far side's.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use aquila_net::gateway::{Allow, Forward, InterceptSpec, Rule, TunSpec};
 use aquila_net::radio::RadioSpec;
+use aquila_net::status::Exposure;
 use aquila_proto::gateway::GatewayConfig;
 use aquila_proto::identity::PublicKey;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
 use super::file::File;
-use super::settings::{DEFAULT_LOG, Environment, Invalid, key_file};
+use super::settings::{DEFAULT_LOG, Environment, Invalid, key_file, status};
 use super::units::{Bytes, Count, Text, Time};
 
 /// The section of the file.
@@ -67,6 +69,8 @@ pub struct GatewaySettings {
     pub limits: GatewayConfig,
     /// Folder of what must survive a restart.
     pub state: PathBuf,
+    /// Where the status page is served, and to whom.
+    pub status: Option<(SocketAddr, Exposure)>,
     /// How the flows fare is logged this often.
     pub report: Duration,
     /// What is logged.
@@ -106,6 +110,7 @@ impl GatewaySettings {
                 udp_idle: gateway.udp_idle.map_or(defaults.udp_idle, Time::get),
             },
             state: state.ok_or(Invalid::NoState)?,
+            status: status(file.status),
             report: gateway.report.map_or(REPORT, Time::get),
             log,
         })

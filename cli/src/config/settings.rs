@@ -24,7 +24,7 @@ use aquila_proto::video::{ReassemblerConfig, SendQueueConfig, VideoParity};
 use aquila_proto::{BearerId, Class};
 use tracing_subscriber::EnvFilter;
 
-use super::file::{self, File, Replicated, Treatment};
+use super::file::{self, File, Replicated, Status, Treatment};
 use super::units::{DEFAULT_PORT, Mtu, Remote, Speed, Text};
 
 /// Everything that one side needs to know.
@@ -262,13 +262,16 @@ impl Settings {
             reliability: reliability(&file.replication),
             replicated: replicated(&file.replication),
             congestion: file.congestion.resolve(),
-            status: file.status.listen.map(|Text(address)| {
-                let anyone = file.status.allow_remote.unwrap_or(false);
-                (address, if anyone { Exposure::Anyone } else { Exposure::LoopbackOnly })
-            }),
+            status: status(file.status),
             log,
         })
     }
+}
+
+/// Where the status page is served, and to whom.
+pub(super) fn status(status: Status) -> Option<(SocketAddr, Exposure)> {
+    let exposure = if status.allow_remote.unwrap_or(false) { Exposure::Anyone } else { Exposure::LoopbackOnly };
+    status.listen.map(|Text(address)| (address, exposure))
 }
 
 impl Environment {

@@ -1,5 +1,6 @@
 //! The command line of `aquila gateway`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aquila_net::gateway::{Allow, Forward, InterceptSpec, Rule, TunSpec};
@@ -56,6 +57,9 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "ALLOW", help_heading = "Carrying")]
     pub allow: Vec<Allow>,
 
+    /// Serve how each connection fares here, as text, JSON and Prometheus metrics, for example at 127.0.0.1:9420 [status.listen]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Watching")]
+    pub status: Option<SocketAddr>,
     /// What to log: error, warn, info, debug, trace, or a filter [log.level]
     #[arg(long, value_name = "LEVEL", help_heading = "Watching")]
     pub log: Option<String>,
@@ -84,6 +88,7 @@ impl GatewayArgs {
         set(&mut file.gateway.tun, self.tun.map(Text));
         list(&mut file.gateway.rules, self.rule);
         list(&mut file.gateway.allow, self.allow);
+        set(&mut file.status.listen, self.status.map(Text));
         set(&mut file.log.level, self.log);
     }
 }

@@ -71,6 +71,7 @@ fn setup(settings: GatewaySettings, identity: Identity) -> GatewaySetup {
         allow: settings.allow,
         limits: settings.limits,
         state_dir: settings.state,
+        status: settings.status,
         report: Some(settings.report),
     }
 }

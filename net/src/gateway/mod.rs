@@ -6,99 +6,46 @@ mod former;
 mod intercept;
 mod outq;
 mod rules;
+mod setup;
+mod status;
 mod tcp;
 mod tun;
 mod udp;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use aquila_proto::BearerId;
-use aquila_proto::aerotp::{SecurityConfig, SecurityError, TransferMode};
+use aquila_proto::aerotp::{SecurityConfig, TransferMode};
 use aquila_proto::gateway::{
-    Action, Client, Ending, FlowId, Gateway, GatewayConfig, Intercept, Reason, TcpMode, TunConfig, is_within,
+    Action, Client, Ending, FlowId, Gateway, Intercept, Reason, TcpMode, TunConfig, is_within,
 };
-use aquila_proto::identity::{Identity, PublicKey};
 use aquila_proto::seeded::SeededBytes;
 use bytes::Bytes;
 use ring::rand::SecureRandom;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 
 pub use files::{Files, SYNC_EVERY};
 pub use intercept::{InterceptSpec, TunSpec};
 pub use rules::{Allow, Forward, ParseRuleError, Protocol, Rule, Treatment};
+pub use setup::{GatewayError, GatewaySetup};
+pub use status::{GatewayFlow, GatewayRadio, GatewaySnapshot, GatewayTun};
+pub use tun::TunError;
 
-use crate::radio::{LineInput, LineNews, LineSpec, RadioLine, RadioSpec};
+use crate::radio::{LineInput, LineNews, LineSpec, RadioLine};
+use crate::status::StatusServer;
 use crate::store::{self, Store};
 use former::Formers;
 use tcp::{App, TcpEvent};
 use tun::Tun;
-pub use tun::TunError;
 use udp::{UdpEvent, UdpSockets};
-
-/// What a gateway is made of.
-#[derive(Debug, Clone)]
-pub struct GatewaySetup {
-    /// Who we are.
-    pub identity: Arc<Identity>,
-    /// The only one that we talk to.
-    pub peer: PublicKey,
-    /// We begin the handshake. One of the two sides does.
-    pub initiates: bool,
-    /// The radio between the two.
-    pub radio: RadioSpec,
-    /// What is carried to the far side.
-    pub forwards: Vec<Forward>,
-    /// Connections that are taken where applications open them, and passed through to the far side.
-    pub intercepts: Vec<InterceptSpec>,
-    /// The TUN device for those, and for what the far side passes through to here; `None`: there is none, unless there are
-    /// intercepts.
-    pub tun: Option<TunSpec>,
-    /// How, where a forward does not say so itself: the first that fits.
-    pub rules: Vec<Rule>,
-    /// What the far side may reach from here.
-    pub allow: Vec<Allow>,
-    /// How much it takes.
-    pub limits: GatewayConfig,
-    /// Folder of what must survive a restart, custody included.
-    pub state_dir: PathBuf,
-    /// How the flows fare is logged this often; `None`: never.
-    pub report: Option<Duration>,
-}
-
-/// Why a gateway cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
-    /// The other side's key is none that a secret can be agreed with.
-    #[error("no secret can be agreed with the other side's key: {0}")]
-    Key(#[from] SecurityError),
-    /// There is no randomness.
-    #[error("the system gives no random numbers")]
-    Random,
-    /// The folder cannot be used.
-    #[error("cannot keep anything in custody in {}", .0.display())]
-    State(PathBuf, #[source] io::Error),
-    /// A forward's address cannot be used.
-    #[error("cannot listen for {0}{hint}", hint = match .1.kind() {
-        io::ErrorKind::AddrInUse => " (another program has this port: see `ss -lntup`)",
-        io::ErrorKind::PermissionDenied => " (ports below 1024 need root, or CAP_NET_BIND_SERVICE)",
-        _ => "",
-    })]
-    Listen(Box<Forward>, #[source] io::Error),
-    /// There is no TUN device.
-    #[error(transparent)]
-    Tun(#[from] TunError),
-    /// What the radio is spoken over would be taken by its own gateway.
-    #[error("{0} would take what goes to the other gateway at {1}")]
-    Circle(InterceptSpec, SocketAddr),
-}
 
 /// A gateway that runs.
 #[derive(Debug)]
@@ -118,6 +65,9 @@ pub struct GatewayNode {
     tun: Option<Tun>,
     packets: mpsc::Receiver<Vec<u8>>,
     formers: Formers,
+    started: Instant,
+    status: Option<StatusServer>,
+    published: watch::Sender<GatewaySnapshot>,
     listeners: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     accepted: PathBuf,
@@ -140,6 +90,8 @@ enum Event {
     Dialled(FlowId, Result<TcpStream, Reason>),
 }
 
+/// How often the status page is given something new.
+const PUBLISH: Duration = Duration::from_millis(250);
 /// Packets of the TUN device that are taken before anything is answered.
 const BURST: usize = 64;
 /// Events that wait.
@@ -181,6 +133,8 @@ impl GatewayNode {
         let (to_tcp_events, tcp_events) = mpsc::channel(EVENTS);
         let (to_udp_events, udp_events) = mpsc::channel(EVENTS);
         let (line_news, from_line) = mpsc::channel(EVENTS);
+        let (published, snapshots) = watch::channel(GatewaySnapshot::default());
+        let status = setup.status.map(|(address, exposure)| StatusServer::spawn(address, exposure, snapshots));
         let (to_packets, packets) = mpsc::channel(EVENTS);
         let (formers, former) = Formers::open(&dir.join("passed-through"));
         let tun = open_tun(&setup, to_packets).await?.map(|(tun, config)| {
@@ -203,6 +157,9 @@ impl GatewayNode {
             tun,
             packets,
             formers,
+            started: now,
+            status: status.transpose()?,
+            published,
             listeners: Vec::new(),
             addresses: Vec::new(),
             accepted,
@@ -238,12 +195,19 @@ impl GatewayNode {
         &self.addresses
     }
 
+    /// Where the status page is.
+    pub fn status_addr(&self) -> Option<SocketAddr> {
+        self.status.as_ref().map(StatusServer::local_addr)
+    }
+
     /// Runs until `shutdown` completes, and says how the flows fare when `asked` gives something. What is in custody at the end
     /// stays there for the next start.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>, mut asked: mpsc::Receiver<()>) {
         let mut shutdown = std::pin::pin!(shutdown);
         let mut report = self.setup.report.map(|every| Instant::now() + every);
         self.drain(Instant::now());
+        let mut publish = tokio::time::interval(PUBLISH);
+        publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next = report.map_or(self.deadline, |at| at.min(self.deadline));
             tokio::select! {
@@ -253,6 +217,7 @@ impl GatewayNode {
                 Some(event) = self.udp_events.recv() => self.on_udp(event),
                 Some(packet) = self.packets.recv() => self.on_packets(packet),
                 Some(news) = self.from_line.recv() => self.on_line(news),
+                _ = publish.tick(), if self.status.is_some() => self.publish(),
                 Some(()) = asked.recv() => self.report(Instant::now()),
                 () = tokio::time::sleep_until(next.into()) => {}
             }
@@ -478,6 +443,17 @@ impl GatewayNode {
                 }
             }
         }
+    }
+
+    fn publish(&self) {
+        let beside = status::Beside {
+            started: self.started,
+            peer: &self.setup.peer.fingerprint(),
+            radio: &self.setup.radio.name(),
+            refused: self.line.refused,
+            not_written: self.tun.as_ref().map(|tun| tun.refused),
+        };
+        self.published.send_replace(GatewaySnapshot::take(Instant::now(), &self.gateway, &beside));
     }
 
     fn report(&self, now: Instant) {

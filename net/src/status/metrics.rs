@@ -5,16 +5,14 @@
 //! not known has no sample. No label has an address that we did not configure: each reconnection would begin a new series.
 //! Those are in the JSON.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-
+use super::page::{Column, Page, count, flag, seconds};
 use super::snapshot::{
     BearerStatus, ClassStatus, MavlinkEndpointStatus, StatusSnapshot, VideoInputStatus, VideoOutputStatus,
 };
 
 /// The snapshot as metrics.
 pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
-    let mut page = Page(String::with_capacity(16 << 10));
+    let mut page = Page::new();
     let peer = &snapshot.peer;
     let info = [
         ("version", snapshot.version.as_str()),
@@ -67,11 +65,8 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
     page.table(&ENDPOINTS, &endpoints.collect::<Vec<_>>());
     page.describe("aquila_mavlink_unrouted_total", "Frames that went nowhere, by reason.");
     page.by_reason("aquila_mavlink_unrouted_total", &[], &snapshot.mavlink.dropped);
-    page.0
+    page.into_text()
 }
-
-/// Name, help and value of a metric; no value if it is not known.
-type Column<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 const WHOLE: [Column<StatusSnapshot>; 33] = [
     ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
@@ -192,62 +187,3 @@ const ENDPOINTS: [Column<MavlinkEndpointStatus>; 8] = [
     ("aquila_mavlink_dropped_total", "Frames that the endpoint had no room for.", |e| count(e.dropped)),
     ("aquila_mavlink_errors_total", "Failed reads and writes of the endpoint.", |e| count(e.errors)),
 ];
-
-// Prometheus's own numbers are of this type.
-fn count(n: u64) -> Option<f64> {
-    Some(n as f64)
-}
-
-fn flag(set: bool) -> f64 {
-    f64::from(u8::from(set))
-}
-
-fn seconds(ms: Option<f64>) -> Option<f64> {
-    ms.map(|ms| ms / 1e3)
-}
-
-/// The text so far. Writing to a string cannot fail.
-struct Page(String);
-
-impl Page {
-    /// Each column as a metric, with a sample for each row under its labels.
-    fn table<T>(&mut self, columns: &[Column<T>], rows: &[(Vec<(&str, String)>, &T)]) {
-        for (name, help, value) in columns {
-            self.describe(name, help);
-            for (labels, row) in rows {
-                if let Some(value) = value(row) {
-                    self.sample(name, labels, value);
-                }
-            }
-        }
-    }
-
-    fn by_reason(&mut self, name: &str, labels: &[(&str, String)], counts: &BTreeMap<String, u64>) {
-        for (reason, n) in counts {
-            let labels: Vec<_> = labels.iter().cloned().chain([("reason", reason.clone())]).collect();
-            self.sample(name, &labels, *n as f64);
-        }
-    }
-
-    fn describe(&mut self, name: &str, help: &str) {
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, impl AsRef<str>)], value: f64) {
-        self.0.push_str(name);
-        for (place, (label, text)) in labels.iter().enumerate() {
-            self.0.push(if place == 0 { '{' } else { ',' });
-            let _ = write!(self.0, "{label}=\"{}\"", escape(text.as_ref()));
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        let _ = writeln!(self.0, " {value}");
-    }
-}
-
-/// A label's value with what the format reserves behind backslashes.
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}

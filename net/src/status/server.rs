@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -14,6 +15,25 @@ use tokio::time::timeout;
 use super::metrics::render_metrics;
 use super::snapshot::StatusSnapshot;
 use super::summary::render_summary;
+
+/// What a status page shows.
+pub trait Shown: Serialize + Send + Sync + 'static {
+    /// For people: `/`.
+    fn summary(&self) -> String;
+
+    /// For Prometheus, text format 0.0.4: `/metrics`.
+    fn metrics(&self) -> String;
+}
+
+impl Shown for StatusSnapshot {
+    fn summary(&self) -> String {
+        render_summary(self)
+    }
+
+    fn metrics(&self) -> String {
+        render_metrics(self)
+    }
+}
 
 /// Who may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -55,10 +75,10 @@ impl StatusServer {
     ///
     /// # Errors
     /// The address is exposed though it should not be, in use, or not of this machine.
-    pub fn spawn(
+    pub fn spawn<S: Shown>(
         address: SocketAddr,
         exposure: Exposure,
-        snapshots: watch::Receiver<StatusSnapshot>,
+        snapshots: watch::Receiver<S>,
     ) -> Result<Self, StatusError> {
         if exposure == Exposure::LoopbackOnly && !address.ip().to_canonical().is_loopback() {
             return Err(StatusError::Exposed(address));
@@ -86,7 +106,7 @@ impl Drop for StatusServer {
     }
 }
 
-async fn accept(listener: TcpListener, snapshots: watch::Receiver<StatusSnapshot>) {
+async fn accept<S: Shown>(listener: TcpListener, snapshots: watch::Receiver<S>) {
     let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // Beyond the limit, connections wait in the kernel's own bounded queue.
@@ -111,7 +131,7 @@ async fn accept(listener: TcpListener, snapshots: watch::Receiver<StatusSnapshot
     }
 }
 
-async fn serve(mut stream: TcpStream, snapshots: &watch::Receiver<StatusSnapshot>) -> io::Result<()> {
+async fn serve<S: Shown>(mut stream: TcpStream, snapshots: &watch::Receiver<S>) -> io::Result<()> {
     let mut request = Vec::with_capacity(1024);
     let complete = loop {
         if request.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -126,7 +146,7 @@ async fn serve(mut stream: TcpStream, snapshots: &watch::Receiver<StatusSnapshot
         }
     };
     let answer = match complete {
-        true => answer(&request, &snapshots.borrow()),
+        true => answer(&request, &*snapshots.borrow()),
         false => Answer::text("431 Request Header Fields Too Large", "the header is larger than 8 kB\n"),
     };
     stream.write_all(&answer.into_bytes()).await?;
@@ -141,7 +161,7 @@ struct Answer {
     head_only: bool,
 }
 
-fn answer(request: &[u8], snapshot: &StatusSnapshot) -> Answer {
+fn answer(request: &[u8], snapshot: &impl Shown) -> Answer {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
@@ -157,10 +177,10 @@ fn answer(request: &[u8], snapshot: &StatusSnapshot) -> Answer {
     }
     let path = target.split('?').next().unwrap_or_default();
     let answer = match path {
-        "/" => Answer::text("200 OK", &render_summary(snapshot)),
+        "/" => Answer::text("200 OK", &snapshot.summary()),
         "/metrics" => Answer {
             content_type: "text/plain; version=0.0.4; charset=utf-8",
-            ..Answer::text("200 OK", &render_metrics(snapshot))
+            ..Answer::text("200 OK", &snapshot.metrics())
         },
         "/status" => match serde_json::to_string_pretty(snapshot) {
             Ok(json) => Answer { content_type: "application/json", ..Answer::text("200 OK", &(json + "\n")) },

@@ -2,6 +2,8 @@
 
 import fcntl
 import heapq
+import http.client
+import json
 import random
 import signal
 import socket
@@ -138,6 +140,7 @@ class Bench2:
         self.starts += 1
         command = [AQUILA, "gateway", "--side", side, "--key", self.keys[side][0], "--peer", self.keys[other][1]]
         command += ["--state", self.bench.path(f"state-{side}"), "--radio", self.air.spec(end), "--log", "info"]
+        command += ["--status", "127.0.0.1:9420"]
         if side == "air":
             command += ["--tun", "aquila0", "--allow", "tcp/127.0.0.0/8:5001-5002", "--allow", f"tcp/[{SERVICE_V6}]:*"]
         else:
@@ -146,6 +149,14 @@ class Bench2:
         self.programs[side] = program
         program.wait_log("gateway started", 20)
         return program
+
+    def status(self, side, path="/status"):
+        place = self.places[("air", "ground").index(side)]
+        with place.inside():
+            connection = http.client.HTTPConnection("127.0.0.1", 9420, timeout=3)
+            connection.connect()
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
 
     def connect(self, address=SERVICE, port=5001):
         with self.places[1].inside():
@@ -200,10 +211,18 @@ def cut(bench):
     connection.sendall(b"hello\n")
     check(connection.recv(100) == b"hello\n", "the echo")
     wait_until("all is acknowledged", lambda: unacknowledged(connection) == 0, 5)
+    known = lambda: [flow["acknowledged_bytes"] for flow in json.loads(both.status("air"))["flows"]] == [6]
+    wait_until("the other side knows that its echo has arrived", known, 5)
     both.air.cut = True
     connection.sendall(b"x" * 5000)
     time.sleep(3)
     check(unacknowledged(connection) == 5000, f"{unacknowledged(connection)} of 5000 bytes are unacknowledged")
+    for side, opened, sent, acknowledged in (("ground", "here", 5006, 6), ("air", "there", 6, 6)):
+        flow = json.loads(both.status(side))["flows"][0]
+        seen = (flow["opened"], flow["mode"], flow["state"], flow["sent_bytes"], flow["acknowledged_bytes"])
+        check(seen == (opened, "reliable", "open", sent, acknowledged), f"the status of {side} is {flow}")
+    metrics = both.status("ground", "/metrics")
+    check("\naquila_gateway_unacknowledged_bytes 5000\n" in metrics, metrics)
     both.air.cut = False
     wait_until("all is acknowledged", lambda: unacknowledged(connection) == 0, 10)
     check(both.v4.connections[0]["bytes"] == b"hello\n" + b"x" * 5000, "other bytes than were sent")
