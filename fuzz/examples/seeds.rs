@@ -28,6 +28,7 @@ fn main() {
     fec();
     aerotp();
     passthrough();
+    plan();
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {
@@ -399,4 +400,102 @@ fn passthrough() {
     seed("passthrough", "reset", &[&open[..], &data, &wait, &reset, &wait].concat());
     let called = [&wait[..], &[5, 0, 1, 0, 0, 7, 0, 1, 0, 0], &wait].concat();
     seed("passthrough", "called", &[&called[..], &[1, 0, 0, 200, 8, 0, 0, 0, 0, 0xff, 0xff], &data, &wait].concat());
+}
+
+/// What a flight is planned from.
+fn plan() {
+    let home = "QGC WPL 110\n0\t1\t0\t16\t0\t0\t0\t0\t63.62\t9.72\t0\t1\n";
+    let circle = "1\t0\t3\t22\t15\t0\t0\t0\t0\t0\t100\t1\n2\t0\t3\t18\t3\t0\t-400\t1\t63.62\t9.72\t300\t1\n3\t0\t3\t20\t0\t0\t0\t0\t0\t0\t0\t1\n";
+    let legs = "1 0 3 16 0 0 0 0 63.625 9.72 100 1\n2 0 0 178 0 25 0 0 0 0 0 1\n3 0 3 16 0 0 0 0 63.625 9.73 120 1\n\
+                4 0 3 19 60 0 80 0 63.63 9.73 120 1\n5 0 0 177 1 2 0 0 0 0 0 1\n6 0 3 31 0 70 0 0 63.62 9.72 40 1\n7 0 3 21 0 0 0 0 63.62 9.72 0 1\n";
+    seed("mission", "circle", format!("{home}{circle}").as_bytes());
+    seed("mission", "legs", format!("{home}{legs}").as_bytes());
+    let item = |command: u16, id: u32, rest: &str| {
+        format!(
+            r#"{{"type":"SimpleItem","command":{command},"frame":3,"autoContinue":true,"doJumpId":{id},"params":[{rest}]}}"#
+        )
+    };
+    let items = [
+        item(22, 1, "15,0,0,null,63.62,9.72,50"),
+        item(17, 4, "0,0,200,null,63.63,9.72,150"),
+        format!(
+            r#"{{"type":"ComplexItem","complexItemType":"survey","TransectStyleComplexItem":{{"Items":[{}]}}}}"#,
+            item(16, 7, "0,0,0,null,63.64,9.7,90")
+        ),
+        item(177, 9, "4,2,0,0,0,0,0"),
+    ];
+    let plan = format!(
+        r#"{{"fileType":"Plan","version":1,"mission":{{"plannedHomePosition":[63.62,9.72,2],"items":[{}]}}}}"#,
+        items.join(",")
+    );
+    seed("mission", "plan", plan.as_bytes());
+    let mut tlog = Vec::new();
+    for n in 0..4u8 {
+        let stamp = (1_700_000_000_000_000 + u64::from(n) * 1_000_000).to_be_bytes();
+        let mut position = vec![0u8; 28];
+        position[4..8].copy_from_slice(&(636_200_000 + i32::from(n) * 1_500).to_le_bytes());
+        position[8..12].copy_from_slice(&97_200_000i32.to_le_bytes());
+        position[12..16].copy_from_slice(&250_000i32.to_le_bytes());
+        let mut attitude = vec![0u8; 28];
+        attitude[4..8].copy_from_slice(&0.1f32.to_le_bytes());
+        for (message, extra, payload) in [(33u8, 104u8, &position), (30, 39, &attitude)] {
+            let one = [&[0xfe, 28, n, 1, 1, message], payload.as_slice()].concat();
+            let two = [&[0xfd, 28, 0, 0, n, 1, 1, message, 0, 0], payload.as_slice()].concat();
+            let frame = if n % 2 == 0 { one } else { two };
+            tlog.extend(stamp);
+            let sum = x25(frame[1..].iter().copied().chain([extra]));
+            tlog.extend(frame);
+            tlog.extend(sum.to_le_bytes());
+        }
+    }
+    seed("flight_log", "tlog", &tlog);
+    let mut bin = Vec::new();
+    let formats = [
+        (128u8, 89u8, "FMT", "BBnNZ", "Type,Length,Name,Format,Columns"),
+        (1, 23, "POS", "QLLf", "TimeUS,Lat,Lng,Alt"),
+        (2, 17, "ATT", "QccC", "TimeUS,Roll,Pitch,Yaw"),
+    ];
+    for (number, length, name, kinds, labels) in formats {
+        bin.extend([0xa3, 0x95, 128, number, length]);
+        for (text, size) in [(name, 4), (kinds, 16), (labels, 64)] {
+            let mut field = text.as_bytes().to_vec();
+            field.resize(size, 0);
+            bin.extend(field);
+        }
+    }
+    for n in 0..3u64 {
+        let at = (n * 1_000_000).to_le_bytes();
+        let place = [636_200_000i32, 97_200_000].map(i32::to_le_bytes).concat();
+        bin.extend([&[0xa3, 0x95, 1][..], &at, &place, &200f32.to_le_bytes()].concat());
+        bin.extend([&[0xa3, 0x95, 2][..], &at, &[0x10, 0x02, 0, 0, 0x28, 0x23]].concat());
+    }
+    seed("flight_log", "dataflash", &bin);
+    seed(
+        "tables",
+        "radio",
+        b"# airOS\ntime_s,signal_dbm,noise_dbm,rate_mbps,ccq_percent\n0,-70,-95,65,91\n1,-72.5,-95,,\n",
+    );
+    seed("tables", "pattern", b"elevation_deg,gain_dbi\n-90,-20\n0,6\n45,-3\n90,-20\n");
+    seed(
+        "tables",
+        "terrain",
+        b"ncols 3\nnrows 2\nxllcorner 10\nyllcorner 63\ncellsize 0.5\nNODATA_value -9999\n0 200 -9999\n1 2 350.5\n",
+    );
+    let scenario = "title = \"ship\"\nterrain = \"x\"\n[node]\nlatitude_deg = 63.62\nlongitude_deg = 9.72\nheading_deg = 40\n\
+        [[node.obstacle]]\nfrom_deg = 290\nto_deg = 70\ntop_deg = 32\ndistance_m = 6\n[aircraft]\nairspeed_mps = 18\n\
+        [aircraft.antenna]\nkind = \"patch\"\ngain_dbi = 6\nbeamwidth_deg = 90\nbearing_deg = 90\nelevation_deg = -20\n\
+        [wind]\nspeed_mps = 5\nfrom_deg = 200\n[radio]\nbandwidth_mhz = 10\nloss = \"1-ccq\"\nccq = \"airtime\"\n\
+        [model]\nseed = 3\nseeds = 5\n[model.path_loss]\nexponent = 2.2\n[model.sea]\npolarisation = \"horizontal\"\n\
+        [model.shadowing]\ndeviation_db = 4\n[[flight]]\nname = \"a\"\nloiter = { altitude_m = 200, radius_m = 300, clockwise = false }\n\
+        [[flight]]\nmission = \"m\"\nhorizon_s = 60\n[[file]]\nname = \"f\"\nsize_mb = 40\ncount = 3\n\
+        [sweep]\naltitude_m = [100, 200]\n";
+    seed("scenario", "ship", scenario.replace("terrain = \"x\"\n", "").as_bytes());
+    seed("scenario", "names", scenario.as_bytes());
+}
+
+/// CRC-16/MCRF4XX, bit by bit.
+fn x25(bytes: impl Iterator<Item = u8>) -> u16 {
+    bytes.fold(0xffff, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0x8408 } else { crc >> 1 })
+    })
 }

@@ -11,6 +11,7 @@ mod gateway;
 mod input;
 mod mavlink;
 mod passthrough;
+mod plan;
 mod quic;
 mod restart;
 mod router;
@@ -27,6 +28,7 @@ pub use fec::{copies, correct, window};
 pub use gateway::gateway;
 pub use mavlink::mavlink;
 pub use passthrough::passthrough;
+pub use plan::{flight_log, mission, scenario, tables};
 pub use quic::bearer;
 pub use restart::{replay_window, resumption, store};
 pub use router::router;
@@ -46,7 +48,7 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 29] = [
     ("association", association),
     ("bearer", bearer),
     ("config", config),
@@ -54,19 +56,23 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("correct", correct),
     ("deframer", deframer),
     ("endpoint", endpoint),
+    ("flight_log", flight_log),
     ("gateway", gateway),
     ("inner_options", inner_options),
     ("mavlink", mavlink),
+    ("mission", mission),
     ("passthrough", passthrough),
     ("reassembly", reassembly),
     ("replay_window", replay_window),
     ("resumption", resumption),
     ("router", router),
     ("rtp", rtp),
+    ("scenario", scenario),
     ("score", score),
     ("segment", segment),
     ("session", session),
     ("store", store),
+    ("tables", tables),
     ("texts", texts),
     ("trace", trace),
     ("video_queue", video_queue),

@@ -29,8 +29,8 @@ macro_rules! targets {
 }
 
 targets! {
-    association bearer config copies correct deframer endpoint gateway inner_options mavlink passthrough reassembly replay_window resumption router rtp
-    score segment session store texts trace video_queue window wire
+    association bearer config copies correct deframer endpoint flight_log gateway inner_options mavlink mission passthrough reassembly replay_window
+    resumption router rtp scenario score segment session store tables texts trace video_queue window wire
 }
 
 fn replay(name: &str, target: Target) {

@@ -90,7 +90,7 @@ impl Antenna {
         match self {
             Self::Omni { gain_dbi, .. } | Self::Patch { gain_dbi, .. } => *gain_dbi,
             Self::Dipole { .. } => 2.15,
-            Self::Table { pattern, .. } => pattern.0.iter().map(|row| row.1).fold(f64::NEG_INFINITY, f64::max),
+            Self::Table { pattern, .. } => pattern.0.iter().map(|row| row.1).reduce(f64::max).unwrap_or(0.0),
         }
     }
 

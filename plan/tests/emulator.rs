@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::trace::AnyTrace;
 use aquila_emu::{CcqMode, Path, PathConfig, Queue};
+use aquila_plan::flight::planned::Loiter;
 use aquila_plan::forecast::Forecast;
 use aquila_plan::radio::LossReading;
-use aquila_plan::scenario::Scenario;
+use aquila_plan::scenario::{Flight, Scenario, Way};
 use aquila_plan::write;
 
 const PACKET: usize = 1_500;
@@ -45,6 +46,19 @@ fn the_emulator_carries_what_was_forecast() {
         let mut scenario = Scenario::example().unwrap();
         scenario.radio.loss = loss;
         scenario.model.seeds = 1;
+        // And two from which little arrives.
+        let far = |offset_m| {
+            let loiter = Loiter {
+                altitude_m: 200.0,
+                radius_m: 400.0,
+                offset_m,
+                bearing_deg: 190.0,
+                clockwise: true,
+                lasts_s: 300.0,
+            };
+            Flight { name: format!("{offset_m} m"), way: Way::Loiter(loiter), horizon_s: 300.0 }
+        };
+        scenario.flights.extend([far(4_000.0), far(9_000.0)]);
         for flight in &scenario.flights {
             let forecast = Forecast::new(&scenario, &flight.name, &scenario.fly(flight).unwrap());
             let there = carried(&write::trace(&scenario, &forecast), 300);

@@ -110,6 +110,25 @@ impl Item {
     }
 }
 
+impl Mission {
+    /// Its items with numbers from 1 on, and jumps to where they went. Items of a .plan may have other numbers.
+    pub fn renumbered(&self) -> Vec<Item> {
+        let place = |number: f64| self.items.iter().position(|item| f64::from(item.number) == number);
+        let renumber = |(number, item): (u32, &Item)| {
+            let mut item = Item { number, ..*item };
+            if item.command == command::DO_JUMP {
+                let target = item.params[0];
+                // One to nowhere stays one: there is no item 0.
+                let is_taken = (1.0..=self.items.len() as f64).contains(&target);
+                let nowhere = if is_taken { 0.0 } else { target };
+                item.params[0] = place(target).map_or(nowhere, |place| place as f64 + 1.0);
+            }
+            item
+        };
+        (1..).zip(&self.items).map(renumber).collect()
+    }
+}
+
 /// Reads a mission, whichever of both formats it is in.
 ///
 /// # Errors

@@ -94,11 +94,12 @@ fn read(value: Value, mission: &mut Mission, depth: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes a mission for a fixed-wing aircraft with ArduPilot (firmwareType 3, vehicleType 1), cruising at `speed_mps`.
+/// Writes a mission, its items numbered from 1 on, for a fixed-wing aircraft with ArduPilot (firmwareType 3, vehicleType 1), cruising at `speed_mps`.
 pub fn write(mission: &Mission, speed_mps: f64) -> String {
-    let items: Vec<Value> = (1..)
-        .zip(&mission.items)
-        .map(|(number, item): (u32, &Item)| {
+    let items: Vec<Value> = mission
+        .renumbered()
+        .iter()
+        .map(|item| {
             let [a, b, c, d] = item.params;
             let altitude_mode = if item.frame == super::frame::GLOBAL { 2 } else { 1 };
             json!({
@@ -107,7 +108,7 @@ pub fn write(mission: &Mission, speed_mps: f64) -> String {
                 "frame": item.frame,
                 "params": [a, b, c, d, item.latitude_deg, item.longitude_deg, item.altitude_m],
                 "autoContinue": item.autocontinue,
-                "doJumpId": number,
+                "doJumpId": item.number,
                 "Altitude": if item.command <= command::LAST_NAV { Value::from(item.altitude_m) } else { Value::Null },
                 "AltitudeMode": altitude_mode,
                 "AMSLAltAboveTerrain": Value::Null,
@@ -162,6 +163,19 @@ mod tests {
         let mut mission = parse(SAMPLE).unwrap();
         mission.notes.clear();
         assert_eq!(parse(&write(&mission, 18.0)).unwrap(), mission);
+    }
+
+    #[test]
+    fn jumps_go_where_they_went_whatever_the_numbers() {
+        let text = SAMPLE.replace("\"doJumpId\": 1", "\"doJumpId\": 40").replace(
+            "{ \"type\": \"ComplexItem\", \"complexItemType\": \"fwLandingPattern\" }",
+            r#"{ "type": "SimpleItem", "command": 177, "frame": 2, "params": [40, 3, 0, 0, 0, 0, 0], "doJumpId": 50 }"#,
+        );
+        let mission = parse(&text).unwrap();
+        let again = super::super::wpl::parse(&super::super::wpl::write(&mission)).unwrap();
+        assert_eq!(again.items.iter().map(|item| item.number).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((mission.items[2].params[0], again.items[2].params[0]), (40.0, 1.0));
+        assert_eq!(parse(&write(&mission, 18.0)).unwrap().items, again.items);
     }
 
     #[test]

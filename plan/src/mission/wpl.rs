@@ -68,13 +68,13 @@ fn item(line: &str) -> Result<Item, String> {
     Ok(item)
 }
 
-/// Writes a mission. What [`parse`] reads of it is the same again, but for notes.
+/// Writes a mission. What [`parse`] reads of it is the same again, but for notes and numbers.
 pub fn write(mission: &Mission) -> String {
     let mut text = format!("{HEADER}\n");
     let home = mission.home.unwrap_or_default();
     let _ = writeln!(text, "0\t1\t{}\t16\t0\t0\t0\t0\t{}\t{}\t{}\t1", frame::GLOBAL, home[0], home[1], home[2]);
-    for (number, item) in (1..).zip(&mission.items) {
-        let [a, b, c, d] = item.params;
+    for item in mission.renumbered() {
+        let ([a, b, c, d], number) = (item.params, item.number);
         let _ = writeln!(
             text,
             "{number}\t0\t{}\t{}\t{a}\t{b}\t{c}\t{d}\t{}\t{}\t{}\t{}",
