@@ -88,7 +88,7 @@ pub struct Model {
     pub shadowing: Shadowing,
     /// Of the trace that is written, and the first of those that are tried.
     pub seed: u64,
-    /// How many are tried, 1 to 10,000.
+    /// How many are tried, 1 to 1000.
     pub seeds: u32,
     /// Standard deviation of what is not known of the link budget, dB: each try has one error for the whole flight; the trace has
     /// none. Not in the papers; default: 3. After a fit, 1 is enough.
@@ -179,8 +179,8 @@ impl Default for Model {
 
 impl Model {
     fn fault(&self) -> Option<String> {
-        if !(1..=10_000).contains(&self.seeds) {
-            return Some(format!("seeds is {}; it must be from 1 to 10,000", self.seeds));
+        if !(1..=1_000).contains(&self.seeds) {
+            return Some(format!("seeds is {}; it must be from 1 to 1000", self.seeds));
         }
         if !(0.0..=20.0).contains(&self.budget_deviation_db) {
             return Some(format!("budget_deviation_db is {}; it must be from 0 to 20", self.budget_deviation_db));

@@ -24,6 +24,20 @@ pub struct Axes {
 
 /// Circles of a sweep, at most.
 pub const MAX_CIRCLES: usize = 20_000;
+/// Seconds of link that a sweep plays, at most: some minutes.
+const MOST_S: f64 = 1e9;
+
+/// A sweep that would take too long.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("{circles} circles of {lasts_s} s with {seeds} seeds are too many: fewer of one of them")]
+pub struct SweepError {
+    /// How many circles.
+    pub circles: usize,
+    /// Of each, s.
+    pub lasts_s: f64,
+    /// How many tries.
+    pub seeds: u32,
+}
 
 impl Default for Axes {
     fn default() -> Self {
@@ -91,18 +105,25 @@ impl Axes {
 
 /// Tries all circles of the scenario's axes, each for as long, and the same way around, as the scenario's first loiter, or for
 /// 300 s clockwise. The best comes first; those with dangers come last.
-pub fn sweep(scenario: &Scenario) -> Vec<Tried> {
+///
+/// # Errors
+/// [`SweepError`]
+pub fn sweep(scenario: &Scenario) -> Result<Vec<Tried>, SweepError> {
     let first = scenario.flights.iter().find_map(|flight| match &flight.way {
         Way::Loiter(loiter) => Some((loiter.lasts_s, loiter.clockwise)),
         _ => None,
     });
     let (lasts_s, clockwise) = first.unwrap_or((300.0, true));
+    let (circles, seeds) = (scenario.sweep.circles(lasts_s, clockwise).count(), scenario.model.seeds);
+    if circles as f64 * lasts_s * f64::from(seeds) > MOST_S {
+        return Err(SweepError { circles, lasts_s, seeds });
+    }
     let mut tried: Vec<Tried> =
         scenario.sweep.circles(lasts_s, clockwise).map(|loiter| one(scenario, loiter)).collect();
     tried.sort_by(|a, b| {
         a.dangers.is_empty().cmp(&b.dangers.is_empty()).reverse().then(b.p50_bps.total_cmp(&a.p50_bps))
     });
-    tried
+    Ok(tried)
 }
 
 fn one(scenario: &Scenario, loiter: Loiter) -> Tried {

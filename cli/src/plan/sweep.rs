@@ -32,7 +32,7 @@ pub fn run(args: &PlanSweepArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
         flight::check_mission(path).map_err(Failure::Config)?;
     }
     let scenario = scenario(args).map_err(Failure::Config)?;
-    let tried = sweep(&scenario);
+    let tried = sweep(&scenario).map_err(|error| Failure::Config(error.into()))?;
     if let Some(path) = &args.plot {
         let text = standalone::for_file(path, "aquila plan sweep", &plots(&scenario, &tried));
         std::fs::write(path, text)

@@ -139,6 +139,9 @@ fn a_sweep_prints_the_best_first_and_what_should_not_be_flown_last() {
     let rates: Vec<f64> =
         circles.as_array().unwrap().iter().map(|circle| circle["p50_bps"].as_f64().unwrap()).collect();
     assert!(rates[0] > rates[1] && circles[5]["dangers"][0].is_string());
+    let many = (1..=120).map(|n| (n * 10).to_string()).collect::<Vec<_>>().join(",");
+    let large = ["sweep", "--example", "--seeds", "1000", "--altitude", &many, "--offset", &many, "--radius", "400"];
+    assert!(refused(&large).contains("circles of 300 s with 1000 seeds are too many"));
     assert!(refused(&["sweep", "--example", "--plot", "x.png"]).contains(".svg or .html"));
     assert!(
         refused(&["sweep", "--example", "--altitude", "60", "--mission", "x.plan"])
