@@ -108,7 +108,7 @@ pub fn gateway(data: &[u8]) {
 
     let mut connections: Vec<ConnectionId> = Vec::new();
     let mut unread: BTreeMap<FlowId, (u64, u64)> = BTreeMap::new();
-    let target = "127.0.0.1:22".parse().expect("an address");
+    let target: std::net::SocketAddr = "127.0.0.1:22".parse().expect("an address");
     let mut packet = Vec::new();
     for step in 0..400u16 {
         if input.is_empty() && step > 40 {
@@ -140,7 +140,7 @@ pub fn gateway(data: &[u8]) {
                     1 => TcpMode::QuasiReliable { deadline: Duration::from_millis(20), fill: Fill::Nothing },
                     _ => TcpMode::NearReliable,
                 };
-                if let Ok(flow) = gateway.open(now, target, mode) {
+                if let Ok(flow) = gateway.open(now, target.into(), mode) {
                     unread.insert(flow, (0, 0));
                 }
             }
@@ -220,7 +220,7 @@ fn frame(input: &mut Input<'_>, flows: &BTreeMap<FlowId, (u64, u64)>) -> Vec<u8>
         2 => u64::from(input.u32()) << 30,
         _ => flows.values().map(|(written, _)| *written).max().unwrap_or(0),
     };
-    let target = "127.0.0.1:23".parse().expect("an address");
+    let target = if input.bool() { "127.0.0.1:23" } else { "a-name:23" }.parse().expect("a target");
     let zeros;
     let frame = match input.below(8) {
         0 | 1 => {

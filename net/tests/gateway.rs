@@ -204,7 +204,8 @@ async fn what_was_taken_is_delivered_after_restarts_and_a_far_side_that_comes_la
     let (_radio, specs) = Radio::new(20, 0).await;
     let folders = [Folder::new(), Folder::new()];
     let (target, received) = sink().await;
-    let forwards = [format!("tcp/0:{target}")];
+    // A name, which the far side looks up.
+    let forwards = [format!("tcp/0:localhost:{}", target.port())];
     let air = Running::start(setup(0, &specs[0], &folders[0].0, &forwards)).await;
     // Nobody at the other end yet.
     let sent = bytes(3_000_000);

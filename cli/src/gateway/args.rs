@@ -123,7 +123,7 @@ Modes, each AeroTP's transfer mode of that name:
   unreliable-connection (udp)
       One for one, in order.
 
-The far side connects to addresses as it sees them: 127.0.0.1 is the far gateway's own machine.
+The far side connects to addresses as it sees them: 127.0.0.1 is the far gateway's own machine. It looks names up as well.
 
 Exit codes:
   0  done, or ended by Ctrl-C or SIGTERM

@@ -12,7 +12,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -20,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aquila_fec::crc32c;
-use aquila_proto::gateway::{Custody, Deed, FlowId, Kept, Reason, StorageError};
+use aquila_proto::gateway::{Custody, Deed, FlowId, Kept, Reason, StorageError, Target};
 
 /// What is written gets to the disk within this time.
 pub const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -394,7 +393,7 @@ fn read_log(dir: &Path, flow: FlowId, pieces: &[u32]) -> io::Result<Log> {
 
 fn parse_deed(flow: FlowId, payload: &[u8]) -> Option<Deed> {
     let (&ours, target) = payload.split_first()?;
-    let target: SocketAddr = std::str::from_utf8(target).ok()?.parse().ok()?;
+    let target: Target = std::str::from_utf8(target).ok()?.parse().ok()?;
     Some(Deed { flow, ours: ours != 0, target })
 }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use aquila_proto::BearerId;
 use aquila_proto::aerotp::{SecurityConfig, TransferMode};
 use aquila_proto::gateway::{
-    Action, Client, Ending, FlowId, Gateway, Intercept, Reason, TcpMode, TunConfig, is_within,
+    Action, Client, Ending, FlowId, Gateway, Intercept, Reason, Target, TcpMode, TunConfig, is_within,
 };
 use aquila_proto::seeded::SeededBytes;
 use bytes::Bytes;
@@ -277,7 +277,7 @@ impl GatewayNode {
 
     fn act(&mut self, now: Instant, action: Action) {
         match action {
-            Action::Dial { flow, target } => self.dial(now, flow, target),
+            Action::Dial { flow, target } => self.dial(flow, target),
             Action::Admit { flow, target } => self.admit(now, flow, target),
             Action::Intercepted { flow, from, target } => {
                 tracing::info!(%flow, %from, %target, mode = "reliable", "flow begins");
@@ -324,14 +324,13 @@ impl GatewayNode {
         self.gateway.on_admitted(now, flow, result);
     }
 
-    fn dial(&mut self, now: Instant, flow: FlowId, target: SocketAddr) {
-        if !self.setup.allow.iter().any(|allow| allow.allows(Protocol::Tcp, target)) {
-            tracing::warn!(%flow, %target, "the far side wants what is not allowed here: see --allow");
-            return self.gateway.on_dialled(now, flow, Err(Reason::NotAllowed));
-        }
-        let events = self.to_events.clone();
+    fn dial(&mut self, flow: FlowId, target: Target) {
+        let (events, allow) = (self.to_events.clone(), self.setup.allow.clone());
         let task = tokio::spawn(async move {
-            let result = tcp::dial(target).await;
+            let result = tcp::dial(target, &allow).await;
+            if matches!(result, Err(Reason::NotAllowed)) {
+                tracing::warn!(%flow, %target, "the far side wants what is not allowed here: see --allow");
+            }
             let _ = events.send(Event::Dialled(flow, result)).await;
         });
         self.dials.insert(flow, Dial { task, early: Vec::new(), finish: false });
@@ -403,8 +402,9 @@ impl GatewayNode {
         match event {
             UdpEvent::FromClient { listener, address, bytes } => {
                 let forward = &self.setup.forwards[usize::from(listener)];
+                let Target::Address(to) = forward.target else { return };
                 let ordered = forward.treatment(&self.setup.rules).mode == TransferMode::UnreliableConnection;
-                self.gateway.send_datagram(now, Client { listener, address }, forward.target, ordered, &bytes);
+                self.gateway.send_datagram(now, Client { listener, address }, to, ordered, &bytes);
             }
             UdpEvent::FromTarget { peer, bytes } => self.gateway.send_answer(now, peer, &bytes),
         }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use aquila_proto::aerotp::TransferMode;
-use aquila_proto::gateway::{Fill, is_within};
+use aquila_proto::gateway::{Fill, Target, is_within};
 
 use crate::radio::{mode_name, mode_of};
 
@@ -49,8 +49,8 @@ pub struct Forward {
     pub protocol: Protocol,
     /// Where it is listened here.
     pub listen: SocketAddr,
-    /// Where the far side sends it.
-    pub target: SocketAddr,
+    /// Where the far side sends it. A name is looked up there, for each connection; of UDP there are none.
+    pub target: Target,
     /// How it travels, if no rule is to say so.
     pub treatment: Option<Treatment>,
 }
@@ -85,7 +85,8 @@ impl ParseRuleError {
 const RULE: &str = "write PROTOCOL/PORTS=MODE, such as tcp/22=near-reliable, udp/14550-14560=unreliable-datagram or \
                     tcp/*=quasi-reliable,deadline=500ms";
 const FORWARD: &str = "write PROTOCOL/[ADDRESS:]PORT:TARGET:PORT[=MODE], such as tcp/2222:127.0.0.1:22 or \
-                       udp/14550:192.0.2.5:14550=unreliable-connection; addresses are numbers, IPv6 in brackets";
+                       udp/14550:192.0.2.5:14550=unreliable-connection; IPv6 addresses are in brackets, and names, such as \
+                       tcp/2222:localhost:22, are for tcp";
 const ALLOW: &str =
     "write PROTOCOL/ADDRESS[/BITS]:PORTS, such as tcp/127.0.0.1:22, udp/10.0.0.0/8:14550-14560 or tcp/[::1]:*";
 const MODE: &str = "modes are near-reliable and quasi-reliable[,deadline=500ms][,fill=zeros] for tcp, unreliable-datagram and \
@@ -178,6 +179,9 @@ impl FromStr for Forward {
         let (protocol, rest) = protocol(text).ok_or_else(|| wrong(FORWARD))?;
         let (ways, mode) = rest.split_once('=').map_or((rest, None), |(ways, mode)| (ways, Some(mode)));
         let (listen, target) = ways_of(ways).ok_or_else(|| wrong(FORWARD))?;
+        if protocol == Protocol::Udp && matches!(target, Target::Name(..)) {
+            return Err(wrong(FORWARD));
+        }
         let treatment = mode.map(|mode| Treatment::parse(protocol, mode).ok_or_else(|| wrong(MODE))).transpose()?;
         Ok(Self { protocol, listen, target, treatment })
     }
@@ -224,10 +228,10 @@ pub(super) fn ports(text: &str) -> Option<RangeInclusive<u16>> {
 }
 
 /// `[ADDRESS:]PORT:TARGET:PORT`, where an IPv6 address is in brackets.
-fn ways_of(text: &str) -> Option<(SocketAddr, SocketAddr)> {
+fn ways_of(text: &str) -> Option<(SocketAddr, Target)> {
     let (rest, port) = text.rsplit_once(':')?;
     let start = if rest.ends_with(']') { rest.rfind('[')? } else { rest.rfind(':')? + 1 };
-    let target: SocketAddr = format!("{}:{port}", &rest[start..]).parse().ok()?;
+    let target: Target = format!("{}:{port}", &rest[start..]).parse().ok()?;
     let listen = rest[..start].strip_suffix(':')?;
     let listen = match listen.parse::<u16>() {
         Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
@@ -305,6 +309,8 @@ mod tests {
             "tcp/127.0.0.1:2222:192.0.2.5:22",
             "tcp/0.0.0.0:80:[2001:db8::1]:8080=quasi-reliable,deadline=20ms,fill=zeros",
             "udp/[::1]:1:127.0.0.1:1=unreliable-datagram",
+            "tcp/127.0.0.1:2222:localhost:22",
+            "tcp/[::1]:2222:camera-2.local:80=quasi-reliable,deadline=20ms",
         ] {
             assert_eq!(text.parse::<Forward>().unwrap().to_string(), text);
         }
@@ -328,7 +334,15 @@ mod tests {
         {
             assert!(text.parse::<Rule>().unwrap_err().to_string().contains("modes are"), "{text}");
         }
-        for text in ["tcp/22", "tcp/22:host:22", "tcp/22:127.0.0.1:0", "tcp/22:::1:22", "tcp/x:127.0.0.1:1"] {
+        for text in [
+            "tcp/22",
+            "udp/22:host:22",
+            "tcp/22:ho st:22",
+            "tcp/22:127.0.0:1",
+            "tcp/22:127.0.0.1:0",
+            "tcp/22:::1:22",
+            "tcp/x:127.0.0.1:1",
+        ] {
             assert!(text.parse::<Forward>().unwrap_err().to_string().contains("TARGET:PORT"), "{text}");
         }
         for text in ["tcp/127.0.0.1", "tcp/127.0.0.1/33:1", "tcp/host:1"] {

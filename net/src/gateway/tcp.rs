@@ -6,16 +6,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aquila_proto::gateway::{FlowId, Reason};
+use aquila_proto::gateway::{FlowId, Reason, Target};
 use bytes::Bytes;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::outq::unacknowledged;
+use super::rules::{Allow, Protocol};
 
 /// What a flow's sockets say.
 #[derive(Debug)]
@@ -55,6 +56,8 @@ const READ: usize = 16 << 10;
 const ASK: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(100)];
 /// A target that does not answer.
 const DIAL: Duration = Duration::from_secs(20);
+/// Addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 8;
 /// A peer that has vanished is found out after some of these.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
@@ -98,9 +101,22 @@ impl Drop for App {
     }
 }
 
-/// Connects to a target.
-pub(super) async fn dial(target: SocketAddr) -> Result<TcpStream, Reason> {
-    match timeout(DIAL, TcpStream::connect(target)).await {
+/// Connects to a target, at the first of its addresses that is allowed and answers.
+pub(super) async fn dial(target: Target, allow: &[Allow]) -> Result<TcpStream, Reason> {
+    let addresses: Vec<SocketAddr> = match target {
+        Target::Address(address) => vec![address],
+        Target::Name(name, port) => match timeout(DIAL, lookup_host((name.as_str(), port))).await {
+            Ok(Ok(addresses)) => addresses.take(MAX_ADDRESSES).collect(),
+            _ => Vec::new(),
+        },
+    };
+    let is_known = !addresses.is_empty();
+    let is_allowed = |address: &SocketAddr| allow.iter().any(|allow| allow.allows(Protocol::Tcp, *address));
+    let allowed: Vec<SocketAddr> = addresses.into_iter().filter(is_allowed).collect();
+    if allowed.is_empty() {
+        return Err(if is_known { Reason::NotAllowed } else { Reason::Unreachable });
+    }
+    match timeout(DIAL, TcpStream::connect(&allowed[..])).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Err(Reason::Refused),
         Ok(Err(_)) | Err(_) => Err(Reason::Unreachable),

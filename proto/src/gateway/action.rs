@@ -10,6 +10,7 @@ use super::Gateway;
 use super::frame::FlowId;
 use super::quasi::Fill;
 use super::status::Ending;
+use super::target::Target;
 use super::udp::{Client, Peer};
 use crate::ByteCount;
 
@@ -64,7 +65,7 @@ pub enum Action {
         /// Whose.
         flow: FlowId,
         /// Where to.
-        target: SocketAddr,
+        target: Target,
     },
     /// Say whether the rules allow this target for a flow that is passed through: [`Gateway::on_admitted`].
     Admit {

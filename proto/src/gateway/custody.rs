@@ -1,9 +1,8 @@
 //! What is kept of a flow until the far side has it: where, the caller decides.
 
-use std::net::SocketAddr;
-
 use super::FlowId;
 use super::frame::Reason;
+use super::target::Target;
 
 /// Whom a flow goes to and who opened it: what must be known to take it up again after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +12,7 @@ pub struct Deed {
     /// We opened it. Else the other side did.
     pub ours: bool,
     /// Whom it goes to, at the side that did not open it.
-    pub target: SocketAddr,
+    pub target: Target,
 }
 
 /// A flow that was in custody when the program ended.

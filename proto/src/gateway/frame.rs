@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! type 8 | fields
-//! 1 open      flow 64 | bits 8 | deadline, ms 32 | released v | taken v | address
+//! 1 open      flow 64 | bits 8 | deadline, ms 32 | released v | taken v | target
 //! 2 data      bits 8 | offset v | bytes to the end
 //! 3 fin       offset v
 //! 4 taken     bits 8 | offset v
@@ -11,12 +11,14 @@
 //! 7 answer    bytes to the end
 //! 8 connect   flow 64 | room v | address
 //! 9 segment   bits 8 | acked v | room v | offset v | bytes to the end
+//! target      address, or 0 | length 8 | a name of a host | port 16
 //! address     4 | 4 bytes | port 16, or 6 | 16 bytes | port 16
 //! v           a variable-length integer of RFC 9000 §16
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::target::{Name, Target};
 use crate::wire::varint::{put_varint, take_varint};
 
 /// Names a TCP connection that the gateways carry, on both sides and over restarts. Drawn at random.
@@ -45,7 +47,7 @@ pub struct Open {
     /// The opener's application has taken this many bytes.
     pub taken: u64,
     /// Whom to connect to.
-    pub target: SocketAddr,
+    pub target: Target,
 }
 
 /// The first frame of each connection that a TCP connection is passed through on.
@@ -317,7 +319,7 @@ fn read_open(rest: &mut &[u8]) -> Option<Open> {
         deadline_ms,
         released: take_varint(rest)?,
         taken: take_varint(rest)?,
-        target: take_address(rest)?,
+        target: take_target(rest)?,
     })
 }
 
@@ -328,7 +330,7 @@ fn put_open(out: &mut Vec<u8>, open: &Open) {
     out.extend_from_slice(&open.deadline_ms.to_be_bytes());
     put_varint(out, open.released);
     put_varint(out, open.taken);
-    put_address(out, open.target);
+    put_target(out, open.target);
 }
 
 fn read_segment<'a>(rest: &mut &'a [u8]) -> Option<Segment<'a>> {
@@ -350,6 +352,28 @@ fn put_segment(out: &mut Vec<u8>, segment: &Segment<'_>) {
 
 fn take_bits(rest: &mut &[u8], known: u8) -> Option<u8> {
     rest.split_off_first().copied().filter(|bits| bits & !known == 0)
+}
+
+fn put_target(out: &mut Vec<u8>, target: Target) {
+    match target {
+        Target::Address(address) => put_address(out, address),
+        Target::Name(name, port) => {
+            let name = name.as_str().as_bytes();
+            out.extend_from_slice(&[0, name.len() as u8]);
+            out.extend_from_slice(name);
+            out.extend_from_slice(&port.to_be_bytes());
+        }
+    }
+}
+
+fn take_target(rest: &mut &[u8]) -> Option<Target> {
+    if rest.first() != Some(&0) {
+        return take_address(rest).map(Target::Address);
+    }
+    let length = rest.split_off(..2)?[1];
+    let name = Name::new(rest.split_off(..usize::from(length))?)?;
+    let port = u16::from_be_bytes(rest.split_off(..2)?.try_into().ok()?);
+    Some(Target::Name(name, port))
 }
 
 fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
@@ -406,6 +430,8 @@ mod tests {
             let frame = match kind {
                 OPEN => {
                     let (released, resumed, zero_fill) = (offset, one, other);
+                    let name = Name::new(format!("h{reason}.example").as_bytes()).unwrap();
+                    let target = if one { target.into() } else { Target::Name(name, target.port()) };
                     Frame::Open(Open { flow, resumed, zero_fill, deadline_ms, released, taken, target })
                 }
                 DATA => Frame::Data { offset, begins: one, ends: other, bytes },

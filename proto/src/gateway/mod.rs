@@ -11,6 +11,7 @@ mod frame;
 mod passthrough;
 mod quasi;
 mod status;
+mod target;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
 mod tests;
@@ -30,6 +31,7 @@ pub use frame::{
 pub use passthrough::{Former, Intercept, PacketCounters, TunConfig, is_within};
 pub use quasi::Fill;
 pub use status::{Ending, FlowState, FlowStatus, GatewayStats};
+pub use target::{MalformedTarget, Name, Target};
 pub use udp::{Client, Peer};
 
 use crate::aerotp::{
@@ -244,7 +246,7 @@ impl<C: Custody> Gateway<C> {
     ///
     /// # Errors
     /// If there are too many flows, or what has to be stored of it cannot be; its connection should be reset.
-    pub fn open(&mut self, now: Instant, target: SocketAddr, mode: TcpMode) -> Result<FlowId, Reason> {
+    pub fn open(&mut self, now: Instant, target: Target, mode: TcpMode) -> Result<FlowId, Reason> {
         if self.flows.len() + self.passthrough.len() >= self.config.max_flows {
             return Err(Reason::TooMany);
         }

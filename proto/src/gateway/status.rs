@@ -1,12 +1,12 @@
 //! What a gateway says of itself.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::Gateway;
 use super::custody::Custody;
 use super::flow::Flow;
 use super::frame::{FlowId, Reason};
+use super::target::Target;
 use crate::ByteCount;
 use crate::aerotp::EndpointCounters;
 
@@ -46,7 +46,7 @@ pub struct FlowStatus {
     /// It was opened here.
     pub ours: bool,
     /// Whom it goes to.
-    pub target: SocketAddr,
+    pub target: Target,
     /// How it travels.
     pub mode: &'static str,
     /// Where it is.

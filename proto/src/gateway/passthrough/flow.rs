@@ -299,7 +299,7 @@ impl PassFlow {
         FlowStatus {
             flow: self.id,
             ours: self.ours,
-            target: self.target,
+            target: self.target.into(),
             mode: "reliable",
             state,
             age: now.saturating_duration_since(self.began),
