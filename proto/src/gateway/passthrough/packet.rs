@@ -60,6 +60,14 @@ impl<'a> Packet<'a> {
     /// If there is none, or what comes is not as it was sent.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Dropped> {
         let ip = IpSlice::from_slice(bytes).map_err(|_| Dropped::Malformed)?;
+        let length = match &ip {
+            IpSlice::Ipv4(v4) => usize::from(v4.header().total_len()),
+            IpSlice::Ipv6(v6) => usize::from(v6.header().payload_length()) + Ipv6Header::LEN,
+        };
+        if length != bytes.len() {
+            // A device gives packets whole, and nothing behind them; a wrong length could go with a checksum that fits.
+            return Err(Dropped::Malformed);
+        }
         if ip.is_fragmenting_payload() {
             return Err(Dropped::Fragment);
         }
@@ -239,9 +247,8 @@ mod tests {
             let mut bytes = Vec::new();
             packet.write(&mut bytes);
             prop_assert_eq!(Packet::parse(&bytes), Ok(packet));
-            // Behind it there may be anything.
-            bytes.push(0xaa);
-            prop_assert_eq!(Packet::parse(&bytes), Ok(packet));
+            bytes.push(0);
+            prop_assert_eq!(Packet::parse(&bytes), Err(Dropped::Malformed));
         }
 
         #[test]
