@@ -1,5 +1,5 @@
-//! What a flight is planned from: nothing makes a reader panic, what is refused is refused with its place, and what is accepted can be
-//! flown, forecast, written and read again.
+//! What a flight is planned from: nothing makes a reader panic, what is refused is refused with its place, and what is
+//! accepted can be flown, forecast, written and read again.
 
 use aquila_plan::antenna::{Antenna, Pattern};
 use aquila_plan::fault::{ParseError, Place};

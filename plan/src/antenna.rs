@@ -1,7 +1,7 @@
 //! Antennas: gain by direction, dBi.
 //!
-//! A direction is given in the antenna's own frame: elevation above its horizon, and bearing clockwise from the bow or nose.
-//! The node's antenna stands upright; the aircraft's is fixed to the airframe and rolls with it.
+//! A direction is given in the antenna's own frame: elevation above its horizon, and bearing clockwise from the bow or
+//! nose. The node's antenna stands upright; the aircraft's is fixed to the airframe and rolls with it.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,9 @@ use crate::fault::{ParseError, number, quote};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Antenna {
-    /// Alike in all bearings, and a lobe around the horizon: gain × cosⁿ(elevation), n such that it is half as strong half a
-    /// beam width away (Balanis, Antenna Theory, §2.4: cosⁿ as an approximation of a main lobe). Side lobes are a floor.
+    /// Alike in all bearings, and a lobe around the horizon: gain × cosⁿ(elevation), n such that it is half as strong
+    /// half a beam width away (Balanis, Antenna Theory, §2.4: cosⁿ as an approximation of a main lobe). Side lobes are
+    /// a floor.
     Omni {
         /// At its best, dBi.
         gain_dbi: f64,
@@ -117,8 +118,8 @@ impl Antenna {
 }
 
 impl Pattern {
-    /// Reads a CSV with the columns `elevation_deg` and `gain_dbi`; lines with `#` are comments. Elevations grow, from -90 to 90;
-    /// a pattern that begins at 0 or above counts for below the horizon as well.
+    /// Reads a CSV with the columns `elevation_deg` and `gain_dbi`; lines with `#` are comments. Elevations grow, from
+    /// -90 to 90; a pattern that begins at 0 or above counts for below the horizon as well.
     ///
     /// # Errors
     /// The first line that is wrong.

@@ -1,8 +1,9 @@
-//! What was flown, against what was forecast: finds the link budget, the path loss exponent and the depths of obstacles with which the
-//! model is nearest to what the radio logged, by least squares (Gauss and Newton, damped after Levenberg and Marquardt).
+//! What was flown, against what was forecast: finds the link budget, the path loss exponent and the depths of obstacles
+//! with which the model is nearest to what the radio logged, by least squares (Gauss and Newton, damped after Levenberg
+//! and Marquardt).
 //!
-//! Signal over noise is linear in the budget and the exponent; depths are not. What the flight says too little about is left as it
-//! was: an exponent needs distances that differ, a depth needs time in the shadow.
+//! Signal over noise is linear in the budget and the exponent; depths are not. What the flight says too little about is
+//! left as it was: an exponent needs distances that differ, a depth needs time in the shadow.
 
 use serde::Serialize;
 
@@ -39,7 +40,8 @@ pub struct Fitted {
     pub at_1_km_db: f64,
     /// Standard deviation of what is left, dB: `model.shadowing.deviation_db`.
     pub deviation_db: f64,
-    /// Way over which 1/e of it is left, m: `model.shadowing.distance_m`; if it is left from one sample to the next at all.
+    /// Way over which 1/e of it is left, m: `model.shadowing.distance_m`; if it is left from one sample to the next at
+    /// all.
     pub distance_m: Option<f64>,
     /// Mean absolute error of signal over noise with the scenario's constants, dB.
     pub mae_before_db: f64,
@@ -92,8 +94,8 @@ struct Measured {
     tx_bps: Option<f64>,
 }
 
-/// Fits a scenario to a flight. Times of the radio's log are those of the flight's, from 1970 on if both say so, else since the
-/// flight's first position; `shift_s` is added to them.
+/// Fits a scenario to a flight. Times of the radio's log are those of the flight's, from 1970 on if both say so, else
+/// since the flight's first position; `shift_s` is added to them.
 ///
 /// # Errors
 /// [`FitError`]
@@ -312,8 +314,8 @@ impl Problem<'_> {
         (normal, gradient)
     }
 
-    /// From the inverse of the normal matrix, with as many independent samples as the correlation from one to the next leaves:
-    /// n (1 - ρ) / (1 + ρ).
+    /// From the inverse of the normal matrix, with as many independent samples as the correlation from one to the next
+    /// leaves: n (1 - ρ) / (1 + ρ).
     fn errors(&self, at: &Parameters, free: &[usize]) -> Vec<Option<f64>> {
         let mut errors = vec![None; 2 + self.before.depths_db.len()];
         let left = self.residuals(at);

@@ -1,8 +1,8 @@
 //! Positions on WGS-84 and a plane that touches it.
 //!
-//! Ellipsoid and conversions: NIMA TR8350.2, §3 and §4; back from Cartesian coordinates by Bowring's formula (Survey Review 23,
-//! 1976), once repeated. Heights above the sea are taken for heights above the ellipsoid: between two places some kilometres
-//! apart only their difference counts, and the geoid is the same for both within centimetres.
+//! Ellipsoid and conversions: NIMA TR8350.2, §3 and §4; back from Cartesian coordinates by Bowring's formula (Survey
+//! Review 23, 1976), once repeated. Heights above the sea are taken for heights above the ellipsoid: between two places
+//! some kilometres apart only their difference counts, and the geoid is the same for both within centimetres.
 
 use serde::Serialize;
 
@@ -128,8 +128,8 @@ impl Frame {
         Position::from_cartesian([coordinate(0), coordinate(1), coordinate(2)])
     }
 
-    /// The place so far east and north of the origin, at a height above the sea. The plane is bent to the Earth: 10 km away it
-    /// would be 8 m too high.
+    /// The place so far east and north of the origin, at a height above the sea. The plane is bent to the Earth: 10 km
+    /// away it would be 8 m too high.
     pub fn place(&self, east: f64, north: f64, altitude_m: f64) -> Position {
         let drop = (east * east + north * north) / (2.0 * EARTH_RADIUS_M);
         let up = altitude_m - self.origin.altitude_m - drop;

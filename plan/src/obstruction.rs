@@ -1,9 +1,9 @@
 //! What stands in the way near the node: a ship's superstructure, by bearing from the bow.
 //!
-//! Each obstacle is a screen that is as wide as its sector and as high as its elevation says, at some distance from the antenna.
-//! Around it there are three ways, over its top and past both sides, each a knife edge [ITU-R P.526-15 §4.1, eq. 26 and 31]; their
-//! powers add up [§4.2, the mean of a finite-width screen]. So dips have no sharp edges, and wide ones are deeper. What rigging,
-//! deck and sea scatter into the shadow is a floor of its own, `depth_db`.
+//! Each obstacle is a screen that is as wide as its sector and as high as its elevation says, at some distance from the
+//! antenna. Around it there are three ways, over its top and past both sides, each a knife edge [ITU-R P.526-15 §4.1,
+//! eq. 26 and 31]; their powers add up [§4.2, the mean of a finite-width screen]. So dips have no sharp edges, and wide
+//! ones are deeper. What rigging, deck and sea scatter into the shadow is a floor of its own, `depth_db`.
 
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,8 @@ fn width(from: f64, to: f64) -> f64 {
     }
 }
 
-/// Loss at a knife edge that is ν in the way, or, if ν is negative, leaves so much room: J(ν) [ITU-R P.526-15 eq. 31]. At
+/// Loss at a knife edge that is ν in the way, or, if ν is negative, leaves so much room: J(ν) [ITU-R P.526-15 eq. 31].
+/// At
 /// -0.78 and below there is none.
 pub fn knife_edge_db(nu: f64) -> f64 {
     if nu <= -0.78 {

@@ -11,7 +11,8 @@ const SIZE: f64 = 620.0;
 const MARGIN: f64 = 34.0;
 /// Points of a way that are drawn, at most.
 const MAX_POINTS: usize = 4_000;
-/// From little to much: five steps that a colour-blind eye tells apart, of the palette "viridis" (Smith and van der Walt).
+/// From little to much: five steps that a colour-blind eye tells apart, of the palette "viridis" (Smith and van der
+/// Walt).
 const COLOURS: [&str; 5] = ["#440154", "#3b528b", "#21918c", "#5ec962", "#fde725"];
 
 /// A flight from above, north up, as an SVG for a page with the lab's style. `best_bps` has the last colour.

@@ -90,8 +90,8 @@ pub struct Model {
     pub seed: u64,
     /// How many are tried, 1 to 1000.
     pub seeds: u32,
-    /// Standard deviation of what is not known of the link budget, dB: each try has one error for the whole flight; the trace has
-    /// none. Not in the papers; default: 3. After a fit, 1 is enough.
+    /// Standard deviation of what is not known of the link budget, dB: each try has one error for the whole flight; the
+    /// trace has none. Not in the papers; default: 3. After a fit, 1 is enough.
     pub budget_deviation_db: f64,
     /// Share of what the link carries that is files. Aquila's transfers have 0.93 to 0.97 on the lab's traces.
     pub file_efficiency: f64,

@@ -103,8 +103,8 @@ impl Axes {
     }
 }
 
-/// Tries all circles of the scenario's axes, each for as long, and the same way around, as the scenario's first loiter, or for
-/// 300 s clockwise. The best comes first; those with dangers come last.
+/// Tries all circles of the scenario's axes, each for as long, and the same way around, as the scenario's first loiter,
+/// or for 300 s clockwise. The best comes first; those with dangers come last.
 ///
 /// # Errors
 /// [`SweepError`]

@@ -2,8 +2,8 @@
 //!
 //! The format is the ESRI ASCII grid: six lines of header (`ncols`, `nrows`, `xllcorner` or `xllcenter`, `yllcorner` or
 //! `yllcenter`, `cellsize`, optionally `NODATA_value`), then rows of heights from north to south. Here coordinates and cell size
-//! are degrees of longitude and latitude, heights metres above the sea, and what has no data is sea. Between cells heights are
-//! interpolated; outside the grid there is sea.
+//! are degrees of longitude and latitude, heights metres above the sea, and what has no data is sea. Between cells
+//! heights are interpolated; outside the grid there is sea.
 
 use crate::fault::{ParseError, number, quote};
 use crate::geodesy::{EARTH_RADIUS_M, Frame, Local, Position};
@@ -88,8 +88,8 @@ impl Terrain {
         north * (1.0 - share_y) + south * share_y
     }
 
-    /// Loss over the edge that is most in the way between the origin of a frame and a place, dB [ITU-R P.526-15 §4.1; of several
-    /// edges the worst one only].
+    /// Loss over the edge that is most in the way between the origin of a frame and a place, dB [ITU-R P.526-15 §4.1;
+    /// of several edges the worst one only].
     pub fn loss_db(&self, frame: &Frame, there: Position, wavelength_m: f64) -> f64 {
         let local = frame.to_local(there);
         let length = local.length();
@@ -101,7 +101,8 @@ impl Terrain {
             let share = along / length;
             let on_line =
                 frame.to_global(Local { east: local.east * share, north: local.north * share, up: local.up * share });
-            // The line is straight and the Earth below it round; refraction bends the line down by a quarter of that.
+            // The line is straight and the Earth below it round. What the waves take is an arc above the line: by a
+            // quarter of what the Earth rises to it.
             let bent = along * (length - along) / 2.0 * (1.0 / EARTH_RADIUS_M - 1.0 / EFFECTIVE_RADIUS);
             let above = self.height_m(on_line.latitude_deg, on_line.longitude_deg) - on_line.altitude_m - bent;
             worst = f64::max(worst, above * (2.0 / wavelength_m * (1.0 / along + 1.0 / (length - along))).sqrt());

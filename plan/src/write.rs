@@ -9,8 +9,8 @@ use crate::mission::{Item, Mission, command, frame};
 use crate::radio::LossReading;
 use crate::scenario::Scenario;
 
-/// A forecast as a CSV that the lab plays: time, rate, delay, and loss or CCQ as the radio's `loss` has it, and behind them, for
-/// people, what it was made from. A row a second, with the chance of the scenario's seed.
+/// A forecast as a CSV that the lab plays: time, rate, delay, and loss or CCQ as the radio's `loss` has it, and behind
+/// them, for people, what it was made from. A row a second, with the chance of the scenario's seed.
 ///
 /// What a saturated link carries over it is [`Volume::of_seed_bits`](crate::forecast::volume::Volume::of_seed_bits).
 pub fn trace(scenario: &Scenario, forecast: &Forecast) -> String {
@@ -59,9 +59,9 @@ pub fn trace(scenario: &Scenario, forecast: &Forecast) -> String {
 
 /// A mission that flies a circle for ArduPlane: take-off, the circle, and back. Home is the node.
 ///
-/// The circle is LOITER_TURNS if it goes on for up to 255 whole turns: more than asked for, rather than less. ArduPilot stores
-/// radii above 255 m of that command in steps of 10 m, and before May 2022 not at all (pull request 20735; [`notes`]). LOITER_TIME
-/// would be exact, but ArduPlane flies it with WP_LOITER_RAD (issue 28451).
+/// The circle is LOITER_TURNS if it goes on for up to 255 whole turns: more than asked for, rather than less. ArduPilot
+/// stores radii above 255 m of that command in steps of 10 m, and before May 2022 not at all (pull request 20735;
+/// [`notes`]). LOITER_TIME would be exact, but ArduPlane flies it with WP_LOITER_RAD (issue 28451).
 pub fn mission(scenario: &Scenario, loiter: &Loiter) -> Mission {
     let node = &scenario.node;
     let home = node.position();

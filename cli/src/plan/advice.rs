@@ -1,5 +1,5 @@
-//! What the other two papers say about a flight's link: how many like it a command needs [CONCLONE eq. 2], and how much parity its
-//! frames would [AeroTP].
+//! What the other two papers say about a flight's link: how many like it a command needs [CONCLONE eq. 2], and how much
+//! parity its frames would [AeroTP].
 
 use aquila_lab::aerotp::{Channel, PACKET, limits};
 use aquila_lab::conclone::{Probability, links};
@@ -14,14 +14,15 @@ const TARGET: f64 = 1e-6;
 pub struct Advice {
     /// That a packet which is sent once, some time in the flight, does not arrive.
     pub packet_loss: f64,
-    /// Links like this one, with luck of their own, over which a packet that is sent once over each is lost no oftener than once in a
-    /// million; `None` if no number is enough.
+    /// Links like this one, with luck of their own, over which a packet that is sent once over each is lost no oftener
+    /// than once in a million; `None` if no number is enough.
     pub links_needed: Option<u32>,
     /// That a frame of the radio is lost, once sent, mean over the flight.
     pub frame_loss: f64,
     /// Share of wrong bits that would make it so, if errors were independent.
     pub bit_errors: f64,
-    /// Words of 32 bits of parity with which AeroTP would get most out of such a link, if frames were delivered damaged.
+    /// Words of 32 bits of parity with which AeroTP would get most out of such a link, if frames were delivered
+    /// damaged.
     pub parity_words: u16,
 }
 

@@ -36,8 +36,8 @@ pub struct ScenarioArgs {
 pub struct PlanFlightArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
-    /// Circle: altitude, radius, distance of its center from the node and bearing of it, metres and degrees; once for each.
-    /// Replaces the scenario's flights
+    /// Circle: altitude, radius, distance of its center from the node and bearing of it, metres and degrees; once for
+    /// each. Replaces the scenario's flights
     #[arg(long, value_name = "ALT,RADIUS[,OFFSET[,BEARING]]", help_heading = "Flights")]
     pub loiter: Vec<Circle>,
     /// A mission (QGC WPL 110, .plan) or a log (.tlog, .bin); once for each. Replaces the scenario's flights
@@ -55,7 +55,8 @@ pub struct PlanFlightArgs {
     /// Write a report to look at, with maps
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub html: Option<PathBuf>,
-    /// Write the mission that flies it: .waypoints (QGC WPL 110) or .plan. Of several flights, the number goes before that
+    /// Write the mission that flies it: .waypoints (QGC WPL 110) or .plan. Of several flights, the number goes before
+    /// that
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub mission: Option<PathBuf>,
 }

@@ -1,7 +1,8 @@
 //! Flies lines, turns and circles in steps of a tenth of a second, and keeps what happens at each whole second.
 //!
-//! The plane is flat, east and north of the node. Bank is that of a coordinated turn: atan(v ω / g), v the airspeed and ω how fast
-//! the heading turns; without wind on a circle that is atan(v² / (g r)). It changes at 30 degrees a second at most.
+//! The plane is flat, east and north of the node. Bank is that of a coordinated turn: atan(v ω / g), v the airspeed and
+//! ω how fast the heading turns; without wind on a circle that is atan(v² / (g r)). It changes at 30 degrees a second
+//! at most.
 
 use std::f64::consts::{PI, TAU};
 

@@ -44,7 +44,8 @@ fn wind_makes_one_side_fast_and_steep() {
     let fastest = track.moments.iter().max_by(|a, b| a.ground_speed_mps.total_cmp(&b.ground_speed_mps)).unwrap();
     let slowest = track.moments.iter().min_by(|a, b| a.ground_speed_mps.total_cmp(&b.ground_speed_mps)).unwrap();
     assert!((fastest.ground_speed_mps - 26.0).abs() < 0.2 && (slowest.ground_speed_mps - 10.0).abs() < 0.2);
-    // Downwind the ground path's curvature asks for v²/r of the ground speed: atan(26²/150/g) = 24.7 degrees; upwind 3.9.
+    // Downwind the ground path's curvature asks for v²/r of the ground speed: atan(26²/150/g) = 24.7 degrees; upwind
+    // 3.9.
     assert!((fastest.roll_deg - 24.7).abs() < 0.7, "{fastest:?}");
     assert!((slowest.roll_deg - 3.9).abs() < 0.7, "{slowest:?}");
     let storm = Wind { speed_mps: 18.0, from_deg: 0.0 };

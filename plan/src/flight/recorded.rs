@@ -10,8 +10,8 @@ const GAP_S: f64 = 5.0;
 /// An attitude that is older than this is not used, s.
 const STALE_S: f64 = 2.0;
 
-/// Between the positions of a log in proportion. Attitudes are the nearest; where there are none, heading is where it flies to, and
-/// bank that of a coordinated turn.
+/// Between the positions of a log in proportion. Attitudes are the nearest; where there are none, heading is where it
+/// flies to, and bank that of a coordinated turn.
 ///
 /// # Errors
 /// [`FlightError::Far`], or [`FlightError::Nowhere`] of a log that is shorter than a second.

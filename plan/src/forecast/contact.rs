@@ -1,4 +1,5 @@
-//! When there is a link: seconds in which at least half of the seeds have contact, and how much each such window carries.
+//! When there is a link: seconds in which at least half of the seeds have contact, and how much each such window
+//! carries.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! What is certain of a second: where the aircraft is as the node sees it, and the other way round, and what the way between takes.
+//! What is certain of a second: where the aircraft is as the node sees it, and the other way round, and what the way
+//! between takes.
 
 use serde::Serialize;
 
@@ -45,7 +46,8 @@ pub struct Geometry<'a> {
     scenario: &'a Scenario,
     antenna: Frame,
     wavelength_m: f64,
-    /// All that does not change in flight, dB: EIRP, noise, losses, offset, and the sender's best gain, which is in the EIRP.
+    /// All that does not change in flight, dB: EIRP, noise, losses, offset, and the sender's best gain, which is in the
+    /// EIRP.
     constant_db: f64,
 }
 
@@ -123,8 +125,8 @@ impl<'a> Geometry<'a> {
     }
 }
 
-/// Elevation and bearing of a direction in an airframe that is turned by heading, pitch and roll, in this order (Stevens and Lewis,
-/// Aircraft Control and Simulation, §1.3).
+/// Elevation and bearing of a direction in an airframe that is turned by heading, pitch and roll, in this order
+/// (Stevens and Lewis, Aircraft Control and Simulation, §1.3).
 fn in_body(direction: Local, moment: &Moment) -> (f64, f64) {
     let (sin, cos) = moment.heading_deg.to_radians().sin_cos();
     let (north, east, down) = (direction.north, direction.east, -direction.up);

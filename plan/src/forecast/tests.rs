@@ -111,3 +111,25 @@ fn nulls_and_hills_cost_volume() {
     );
     assert!(carried(&scenario, 0, 1, 0.0) < before * 0.8);
 }
+
+#[test]
+fn bank_turns_the_aircrafts_antenna() {
+    let mut scenario = Scenario::example().unwrap();
+    let mut gain = |radius_m: f64, clockwise| {
+        let Way::Loiter(loiter) = &mut scenario.flights[0].way else { panic!("not a loiter") };
+        (loiter.altitude_m, loiter.radius_m, loiter.clockwise, loiter.lasts_s) = (radius_m, radius_m, clockwise, 30.0);
+        let track = scenario.fly(&scenario.flights[0]).unwrap();
+        Geometry::new(&scenario).sight(&track.moments[15])
+    };
+    // The node is 45 degrees below, less what its antenna is high, and on the side of the lower wing: below that wing
+    // it is less deep.
+    for (radius_m, bank) in [(100.0, 18.3), (400.0, 4.7)] {
+        for clockwise in [true, false] {
+            let sight = gain(radius_m, clockwise);
+            let level = -((radius_m - 6.0) / radius_m).atan().to_degrees();
+            assert!((sight.aircraft_elevation_deg - (level + bank)).abs() < 0.3, "{sight:?}");
+            assert!((sight.aircraft_bearing_deg - if clockwise { 90.0 } else { -90.0 }).abs() < 1.0, "{sight:?}");
+        }
+    }
+    assert!(gain(100.0, true).aircraft_gain_dbi > gain(400.0, true).aircraft_gain_dbi + 1.0);
+}

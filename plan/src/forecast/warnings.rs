@@ -117,7 +117,8 @@ pub fn find(scenario: &Scenario, seconds: &[Second], contact: &[Range<usize>]) -
     warnings
 }
 
-/// Without the climb after take-off and the descent to land: from where it is first high enough to where it is last. All, if it never is.
+/// Without the climb after take-off and the descent to land: from where it is first high enough to where it is last.
+/// All, if it never is.
 fn aloft(seconds: &[Second], is_high: impl Fn(&Second) -> bool) -> &[Second] {
     match (seconds.iter().position(&is_high), seconds.iter().rposition(&is_high)) {
         (Some(first), Some(last)) => &seconds[first..=last],

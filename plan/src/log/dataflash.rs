@@ -1,8 +1,10 @@
-//! ArduPilot's DataFlash logs (.bin), which describe themselves: each record is A3 95, a type and its fields, and records of type
-//! FMT say name, length, format characters and labels of a type [ArduPilot, `AP_Logger/LogStructure.h`].
+//! ArduPilot's DataFlash logs (.bin), which describe themselves: each record is A3 95, a type and its fields, and
+//! records of type FMT say name, length, format characters and labels of a type [ArduPilot,
+//! `AP_Logger/LogStructure.h`].
 //!
-//! Read are positions (POS, else GPS) and attitudes (ATT), by their labels. Bytes that are no record are passed over to the next
-//! A3 95 of a known type and counted, since logs have gaps where the writer fell behind; more than half of the file is an error.
+//! Read are positions (POS, else GPS) and attitudes (ATT), by their labels. Bytes that are no record are passed over to
+//! the next A3 95 of a known type and counted, since logs have gaps where the writer fell behind; more than half of the
+//! file is an error.
 
 use super::{Attitude, Collector, FlightLog};
 use crate::fault::ParseError;
@@ -87,19 +89,25 @@ fn format(record: &[u8]) -> Result<(u8, Format), String> {
     let (number, length) = (record[3], usize::from(record[4]));
     let name = [record[5], record[6], record[7], record[8]];
     let kinds = ascii(&record[9..25]);
+    // Of others the length is enough.
+    let is_read = [&b"POS\0"[..], b"GPS\0", b"ATT\0"].contains(&&name[..]);
     let mut offset = 3;
     let mut fields = Vec::new();
-    for (n, kind) in kinds.bytes().enumerate() {
-        let width =
-            width(kind).ok_or_else(|| format!("type {number} has a field of the unknown kind '{}'", kind as char))?;
+    for (n, kind) in kinds.bytes().enumerate().filter(|_| is_read) {
+        let width = width(kind)
+            .ok_or_else(|| format!("{} has a field of the unknown kind '{}'", ascii(&name), kind as char))?;
         let label = ascii(&record[25..]).split(',').nth(n).unwrap_or_default().to_owned();
         fields.push(Field { label, kind, offset });
         offset += width;
     }
-    if number == FMT || length == offset {
-        return Ok((number, Format { length, name, fields }));
+    if is_read && length != offset {
+        return Err(format!("{} is said to have {length} bytes, its fields have {offset}", ascii(&name)));
     }
-    Err(format!("type {number} ({}) is said to have {length} bytes, its fields have {offset}", ascii(&name)))
+    // Without a header it would be no record, and its reading would not end.
+    if length < 3 {
+        return Err(format!("type {number} ({}) is said to have {length} bytes", ascii(&name)));
+    }
+    Ok((number, Format { length, name, fields }))
 }
 
 /// Up to the first zero; what is not ASCII is left out.
@@ -232,8 +240,12 @@ pub(crate) mod tests {
         let wrong = [fmt(128, 89, "FMT", "BBnNZ", "x"), fmt(1, 12, "POS", "QLLf", "TimeUS,Lat,Lng,Alt")].concat();
         let error = parse(&wrong).unwrap_err().to_string();
         assert!(error.contains("byte 89") && error.contains("12 bytes, its fields have 23"), "{error}");
-        let error = parse(&fmt(1, 4, "X", "?", "A")).unwrap_err().to_string();
+        let error = parse(&fmt(1, 4, "ATT", "?", "A")).unwrap_err().to_string();
         assert!(error.contains("unknown kind '?'"), "{error}");
+        assert!(parse(&fmt(1, 2, "X", "B", "A")).unwrap_err().to_string().contains("said to have 2 bytes"));
+        // What is not read may look as it likes.
+        let odd = [fmt(9, 5, "NEW", "??", "A,B"), sample(3), vec![0xa3, 0x95, 9, 1, 2]].concat();
+        assert_eq!(parse(&odd).unwrap().fixes, parse(&sample(3)).unwrap().fixes);
         assert!(parse(&[sample(2), vec![0xff; 1_000]].concat()).unwrap_err().to_string().contains("no records"));
         assert!(parse(&sample(0)).unwrap_err().to_string().contains("no positions"));
     }

@@ -19,7 +19,8 @@ pub struct FlightLog {
     pub fixes: Vec<Fix>,
     /// How it was turned, on the same clock.
     pub attitudes: Vec<Attitude>,
-    /// Time of the first fix on the log's own clock, s: since 1970 of a tlog, since the autopilot's start of a DataFlash log.
+    /// Time of the first fix on the log's own clock, s: since 1970 of a tlog, since the autopilot's start of a
+    /// DataFlash log.
     pub start_s: f64,
     /// What was left out in reading, and why.
     pub notes: Vec<String>,

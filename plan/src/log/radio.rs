@@ -1,8 +1,8 @@
 //! What a radio said of its link, second by second: a CSV.
 //!
-//! The header names the columns, of which `time_s` is needed, and `snr_db`, or `signal_dbm` with `noise_dbm`. `rate_mbps` (what
-//! the radio sends at, TX) and `ccq` or `ccq_percent` are used if they are there; others are not. Lines with `#` are comments. An
-//! empty field is a value that is not known.
+//! The header names the columns, of which `time_s` is needed, and `snr_db`, or `signal_dbm` with `noise_dbm`.
+//! `rate_mbps` (what the radio sends at, TX) and `ccq` or `ccq_percent` are used if they are there; others are not.
+//! Lines with `#` are comments. An empty field is a value that is not known.
 
 use crate::fault::{ParseError, number, quote};
 

@@ -1,8 +1,9 @@
 //! MAVLink telemetry logs: in front of each frame eight bytes, microseconds since 1970, most significant first.
 //!
-//! Read are GLOBAL_POSITION_INT and ATTITUDE of the first system that sends positions. A frame of those whose checksum is wrong
-//! is left out and counted; of others the checksum is not known here and not looked at. What is no frame where one should be
-//! ends the reading with an error: what follows cannot be told apart. A file that ends within a frame was cut off, which is noted.
+//! Read are GLOBAL_POSITION_INT and ATTITUDE of the first system that sends positions. A frame of those whose checksum
+//! is wrong is left out and counted; of others the checksum is not known here and not looked at. What is no frame where
+//! one should be ends the reading with an error: what follows cannot be told apart. A file that ends within a frame was
+//! cut off, which is noted.
 
 use super::{Attitude, Collector, FlightLog};
 use crate::fault::ParseError;

@@ -1,5 +1,6 @@
-//! QGroundControl's `.plan`: JSON [docs.qgroundcontrol.com, Plan File Format]. Read are the home position and mission items; of
-//! complex items those that store their items (surveys, corridors), the others are noted. Geofence and rally points are not used.
+//! QGroundControl's `.plan`: JSON [docs.qgroundcontrol.com, Plan File Format]. Read are the home position and mission
+//! items; of complex items those that store their items (surveys, corridors), the others are noted. Geofence and rally
+//! points are not used.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -94,7 +95,8 @@ fn read(value: Value, mission: &mut Mission, depth: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes a mission, its items numbered from 1 on, for a fixed-wing aircraft with ArduPilot (firmwareType 3, vehicleType 1), cruising at `speed_mps`.
+/// Writes a mission, its items numbered from 1 on, for a fixed-wing aircraft with ArduPilot (firmwareType 3,
+/// vehicleType 1), cruising at `speed_mps`.
 pub fn write(mission: &Mission, speed_mps: f64) -> String {
     let items: Vec<Value> = mission
         .renumbered()

@@ -25,8 +25,8 @@ pub struct Radio {
     pub frequency_mhz: f64,
     /// Width of the channel, MHz: 5, 10, 20 or 40. Not in the paper; default: 20.
     pub bandwidth_mhz: f64,
-    /// What the sender radiates in its antenna's best direction, dBm: transmitter less cable plus antenna. Not in the paper;
-    /// default: 33, a Rocket M5's 27 dBm and 6 dBi.
+    /// What the sender radiates in its antenna's best direction, dBm: transmitter less cable plus antenna. Not in the
+    /// paper; default: 33, a Rocket M5's 27 dBm and 6 dBi.
     pub eirp_dbm: f64,
     /// Whose EIRP that is: who sends the files.
     pub sender: Sender,
@@ -34,14 +34,15 @@ pub struct Radio {
     pub noise_figure_db: f64,
     /// Cables, polarisation, the airframe, dB. Not in the paper; default: 3.
     pub losses_db: f64,
-    /// Rates and the signal over noise at which a tenth of the frames is lost; empty: 802.11n, one stream, long guard interval
-    /// (IEEE 802.11-2016 table 19-27), with thresholds of common chips.
+    /// Rates and the signal over noise at which a tenth of the frames is lost; empty: 802.11n, one stream, long guard
+    /// interval (IEEE 802.11-2016 table 19-27), with thresholds of common chips.
     pub mcs: Vec<Mcs>,
     /// Share of the rate that IP packets get when no frame is lost. Not in the paper; default: 0.65.
     pub mac_efficiency: f64,
     /// How often a frame is sent again. Not in the paper; default: 7.
     pub retries: u32,
-    /// How the odds of losing a frame change with signal over noise: e-fold in so many dB. Not in the paper; default: 1.
+    /// How the odds of losing a frame change with signal over noise: e-fold in so many dB. Not in the paper; default:
+    /// 1.
     pub per_scale_db: f64,
     /// What the radio keeps in reserve when it chooses a rate, dB. Not in the paper; default: 2.
     pub margin_db: f64,
@@ -102,8 +103,8 @@ pub struct Mcs {
     pub snr_db: f64,
 }
 
-/// 802.11n, one stream, 20 MHz, 800 ns guard interval: rates of IEEE 802.11-2016 table 19-27. Thresholds are typical of data sheets
-/// and differ by 2 dB from chip to chip.
+/// 802.11n, one stream, 20 MHz, 800 ns guard interval: rates of IEEE 802.11-2016 table 19-27. Thresholds are typical of
+/// data sheets and differ by 2 dB from chip to chip.
 const HT20: [Mcs; 8] = [
     Mcs { rate_mbps: 6.5, snr_db: 2.0 },
     Mcs { rate_mbps: 13.0, snr_db: 5.0 },

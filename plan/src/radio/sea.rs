@@ -1,7 +1,8 @@
 //! The reflection from the sea: a second way, as strong as the sea is smooth.
 //!
-//! Two rays over a flat sea (Saunders and Aragón-Zavala, Antennas and Propagation, §5.6), the second times Fresnel's coefficient
-//! for sea water and times what roughness leaves of it in phase: exp(-g²/2), g = 4π σ sin γ / λ (Ament, Proc. IRE 41, 1953).
+//! Two rays over a flat sea (Saunders and Aragón-Zavala, Antennas and Propagation, §5.6), the second times Fresnel's
+//! coefficient for sea water and times what roughness leaves of it in phase: exp(-g²/2), g = 4π σ sin γ / λ (Ament,
+//! Proc. IRE 41, 1953).
 
 use serde::{Deserialize, Serialize};
 
@@ -63,8 +64,8 @@ impl Ways {
 }
 
 impl Sea {
-    /// What the reflection adds to the direct way, dB; negative if it takes away. `gain_db` is that of both antennas towards the
-    /// reflection less that along the direct way.
+    /// What the reflection adds to the direct way, dB; negative if it takes away. `gain_db` is that of both antennas
+    /// towards the reflection less that along the direct way.
     pub fn gain_db(&self, ways: Ways, gain_db: f64, wavelength_m: f64) -> f64 {
         if !self.reflects {
             return 0.0;

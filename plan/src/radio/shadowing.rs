@@ -1,5 +1,5 @@
-//! What the model does not know, as chance: a normal deviation in dB that changes with the way flown, AR(1) with a correlation of
-//! exp(-way / distance) (Gudmundson, Electronics Letters 27, 1991).
+//! What the model does not know, as chance: a normal deviation in dB that changes with the way flown, AR(1) with a
+//! correlation of exp(-way / distance) (Gudmundson, Electronics Letters 27, 1991).
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
