@@ -46,6 +46,7 @@ fn the_superstructure_makes_dips_by_bearing() {
         rates.iter().sum::<f64>() / rates.len() as f64
     };
     let (behind, open) = (mean(-50.0, 50.0), mean(90.0, 150.0));
+    println!("{behind:.1} Mbit/s behind the superstructure, {open:.1} in the open");
     assert!(behind < open / 3.0, "{behind} behind it, {open} in the open");
     let masked = forecast.warnings.iter().find(|warning| warning.text.contains("superstructure")).unwrap();
     assert!(masked.severity == Severity::Link && masked.text.contains("degrees from the bow"), "{masked:?}");
