@@ -18,6 +18,7 @@ pub mod sched;
 pub mod seeded;
 pub mod session;
 pub mod signing;
+pub mod transfer;
 pub mod units;
 pub mod video;
 pub mod wire;
