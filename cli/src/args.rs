@@ -192,6 +192,8 @@ pub enum LabCommand {
     /// Run the experiments of the AeroTP paper in virtual time: AeroTP, TCP and UDP over a link that flips bits
     #[command(after_long_help = AEROTP_HELP)]
     Aerotp(LabAerotpArgs),
+    /// Carry files over radios that lose most of what is sent, in virtual time: does all come home, and how fast?
+    Mule(crate::lab::mule::LabMuleArgs),
     /// Look at traces of links, convert, make up and draw them
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),

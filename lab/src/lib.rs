@@ -15,6 +15,7 @@ mod handovers;
 pub mod judge;
 pub mod live;
 pub mod metrics;
+pub mod mule;
 pub mod pair;
 pub mod plan;
 pub mod quality;

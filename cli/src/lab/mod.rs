@@ -2,6 +2,7 @@
 
 mod aerotp;
 mod live;
+pub mod mule;
 mod score;
 mod trace;
 mod video;
@@ -26,6 +27,7 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
         LabCommand::Live(args) => run_live(&args, out),
         LabCommand::Video(args) => video::run(&args, &opened(&args.plan)?, out),
         LabCommand::Aerotp(args) => aerotp::run(&args, out),
+        LabCommand::Mule(args) => mule::run(&args, out),
         LabCommand::Trace(args) => trace::run(args.command, out),
         LabCommand::Score(args) => score::run(&args, out),
         LabCommand::Check => check_all(out),

@@ -65,10 +65,11 @@ const LEAST_NEIGHBOURS: u32 = 6;
 const MAX_DISTANCE_US: u64 = 100_000;
 /// Datagrams with so many less one missing between them still tell something.
 const MAX_PLACES: u64 = 16;
-/// One that waited for so long over what it takes to serialise met a queue.
-const BUSY_US: i64 = 1_000;
-/// Growth where nothing waits, for each measurement, to at most so many times what left.
+/// Clocks and schedulers are no better than this.
+const SLACK_US: i64 = 100;
+/// Growth where nothing waits, for each measurement, and the same before anything ever did; to at most so many times what left.
 const GROWTH: f64 = 1.25;
+const FIRST_GROWTH: f64 = 1.6;
 const GROWTH_SHARE: f64 = 2.0;
 /// Feedback may be away for so long besides.
 const AWAY: Duration = Duration::from_millis(60);
@@ -86,7 +87,7 @@ struct Adjacent {
     bytes: u64,
     distance_us: u64,
     count: u32,
-    /// Of them, those that met a queue.
+    /// Of them, those that stood behind the one before.
     busy: u32,
 }
 
@@ -98,6 +99,8 @@ type Arrived = (u64, u64, u64);
 pub struct Dedicated {
     config: DedicatedConfig,
     rate: Bitrate,
+    /// The radio has been the limit.
+    found: bool,
     last: Option<Arrived>,
     adjacent: Adjacent,
     /// Arrival less departure, µs: the clocks' offset and the way there.
@@ -118,6 +121,7 @@ impl Dedicated {
         Self {
             rate: config.initial,
             config,
+            found: false,
             last: None,
             adjacent: Adjacent::default(),
             base_us: Minimum::new(SPAN),
@@ -152,16 +156,16 @@ impl Dedicated {
         let (number, sent_us, arrived_us) = arrived;
         let delay = arrived_us.wrapping_sub(sent_us) as i64;
         self.base_us.update(now, delay);
+        let former_queue_us = self.queue_us;
         self.queue_us = delay.saturating_sub(self.base_us.value().unwrap_or(delay));
         let former = self.last.replace(arrived);
         let Some((before, before_sent, before_arrived)) = former else { return };
         let places = number.wrapping_sub(before);
         let distance = arrived_us.checked_sub(before_arrived).filter(|distance| *distance <= MAX_DISTANCE_US);
         let apart = sent_us.checked_sub(before_sent).filter(|apart| *apart <= MAX_DISTANCE_US);
-        let (Some(distance), Some(_)) = (distance, apart) else { return };
-        // To serialise it takes longer than at the link's best, which is no queue.
-        let own_us = self.rate.time_for(bytes).as_micros() as i64;
-        let busy = self.queue_us >= BUSY_US + own_us;
+        let (Some(distance), Some(apart)) = (distance, apart) else { return };
+        // It left before the one before it was through.
+        let busy = (apart as i64) < former_queue_us + SLACK_US;
         // Where nothing waits, nothing is dropped in front of the radio either: what is missing in between took its time too.
         if places == 1 || (!busy && (2..=MAX_PLACES).contains(&places)) {
             let adjacent = &mut self.adjacent;
@@ -181,12 +185,14 @@ impl Dedicated {
         self.adjacent = Adjacent::default();
         let measured = Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(distance_us));
         self.rate = if 2 * busy >= count {
+            self.found = true;
             measured
         } else {
             // Nothing waits: they came as they left, and the link may carry more.
             // Who sends little learns nothing, neither of more nor of less.
             let most = (measured * GROWTH_SHARE).max(self.config.initial);
-            self.rate.max(measured).max((self.rate * GROWTH).min(most))
+            let growth = if self.found { GROWTH } else { FIRST_GROWTH };
+            self.rate.max(measured).max((self.rate * growth).min(most))
         }
         .clamp(MIN_RATE, MAX_RATE);
     }

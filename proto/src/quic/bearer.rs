@@ -501,6 +501,20 @@ impl QuicBearer {
         true
     }
 
+    /// The connection in use, of which nothing had been heard, is heard again: an attempt beside it is given up. Its handshake would only
+    /// take the place of what works, and for the other side some time before it is complete there.
+    pub fn abandon_aside(&mut self, now: Instant) {
+        let Some(aside) = self.aside.filter(|aside| self.active != Some(*aside)) else { return };
+        let Some(conn) = self.connection_mut(aside).filter(|conn| conn.inner.is_handshaking()) else { return };
+        let unheard = conn.inner.stats().udp_rx.datagrams == 0;
+        conn.abandon(now);
+        if unheard {
+            self.book.on_unheard(&self.tls_client, &self.clock);
+        }
+        self.aside = None;
+        self.pump(now);
+    }
+
     /// Bytes in flight on the connection in use.
     pub fn in_flight(&self) -> u64 {
         self.active_ref().map_or(0, |conn| conn.gate.in_flight())

@@ -193,6 +193,11 @@ impl Session {
                 if several {
                     self.events.push_back(Event::BearerState { bearer: bearer.id, state, silence });
                 }
+                if state == LinkState::Up
+                    && let Some(quic) = bearer.carrier.as_quic()
+                {
+                    quic.abandon_aside(now);
+                }
                 if state != LinkState::Up {
                     // What it has under way may be lost; others may have room.
                     self.transactions.on_bearer_gone(bearer.id);

@@ -14,6 +14,9 @@ use crate::wire::flow;
 /// A parcel's flow id takes a byte, its sequence number and send time six.
 const HEADER: usize = 1 + 2 + 4;
 
+/// A bearer whose packets are shorter, a slow radio's, is not used for parcels.
+const LEAST_ROOM: usize = 1_050;
+
 impl Session {
     /// Sends a parcel: a datagram of class Bulk, that arrives once or not at all, in any order. `false` if as many wait as may
     /// ([`Event::ParcelRoom`] comes when there is room), or if it is longer than [`Session::max_parcel`]. With a token,
@@ -38,9 +41,11 @@ impl Session {
         self.longest_parcel()
     }
 
+    /// What every bearer takes that is used for them.
     fn longest_parcel(&mut self) -> usize {
-        let may = (0..self.bearers.len()).filter(|index| self.may_carry(*index)).collect::<Vec<_>>();
-        may.into_iter().map(|index| self.parcel_size(index)).min().unwrap_or(0)
+        let sizes =
+            (0..self.bearers.len()).map(|index| if self.may_carry(index) { self.parcel_size(index) } else { 0 });
+        sizes.collect::<Vec<_>>().into_iter().filter(|size| *size >= LEAST_ROOM).min().unwrap_or(0)
     }
 
     fn parcel_size(&mut self, index: usize) -> usize {
@@ -53,6 +58,9 @@ impl Session {
             return false;
         }
         let max = self.parcel_size(index);
+        if max < LEAST_ROOM {
+            return false;
+        }
         let Some((port, token, bytes)) = self.parcels.pop(max) else {
             self.tell_parcels();
             return false;

@@ -9,17 +9,18 @@
 //! | 5 | part | handle, part, then alternating: bytes missing, bytes there |
 //! | 6 | resumed | turn: all that was known at this contact's beginning has been told |
 //! | 7 | receipt | its length and bytes |
-//! | 9 | to | life of the process that frames 3 to 6 behind it in this parcel are for; others take no notice of them |
 //! | 8 | data | handle, part, offset, bytes to the end of the parcel |
+//! | 9 | to | life of the process that frames 3 to 6 behind it in this parcel are for; others take no notice of them |
+//! | 10 | piece | length of what follows, then as data |
 //!
-//! Numbers are varints where nothing else is said. Frames 4 and 5 have their length (varint) behind the type. Part 0 of an object is its manifest, part n its nth
+//! Numbers are varints where nothing else is said. Frames 4 and 5 have their length behind the type. Part 0 of an object is its manifest, part n its nth
 //! chunk as it travels. A handle is the number that the giver has given an object, from 1, never again in its life.
 
 use bytes::{BufMut, Bytes};
 
 use super::manifest::{Hash, ObjectId, StoreId, take};
 use super::ranges::Ranges;
-use crate::wire::varint::{put_varint, take_varint};
+use crate::wire::varint::{put_varint, take_varint, varint_len};
 
 /// What a giver calls an object.
 pub type Handle = u64;
@@ -96,8 +97,9 @@ const RESUMED: u8 = 6;
 const RECEIPT: u8 = 7;
 const DATA: u8 = 8;
 const TO: u8 = 9;
-/// Longest header of data, in bytes.
-pub const DATA_HEADER: usize = 1 + 8 + 4 + 4;
+const PIECE: u8 = 10;
+/// A piece costs so many bytes more than data, at most.
+pub const PIECE_EXTRA: usize = 2;
 /// Longest frame but data, in bytes: it fits the smallest parcel.
 pub const MAX_FRAME: usize = 1_000;
 /// Of its numbers, so many pairs fit.
@@ -159,6 +161,14 @@ impl Frame {
         0
     }
 
+    /// Writes data that something follows: [`Frame::take`] gives [`Frame::Data`].
+    pub fn put_piece(handle: Handle, part: u64, offset: u64, bytes: &[u8], out: &mut Vec<u8>) {
+        out.put_u8(PIECE);
+        put_varint(out, (data_header(handle, part, offset) - 1 + bytes.len()) as u64);
+        [handle, part, offset].into_iter().for_each(|value| put_varint(out, value));
+        out.put_slice(bytes);
+    }
+
     /// Takes a frame from a parcel's front; `None` if that is none, with which the parcel is no good any more.
     pub fn take(parcel: &mut Bytes) -> Option<Self> {
         let all = parcel.clone();
@@ -215,6 +225,14 @@ impl Frame {
                 *rest = behind;
                 Self::Receipt(all.slice_ref(bytes))
             }
+            PIECE => {
+                let len = usize::try_from(take_varint(rest)?).ok()?;
+                let (mut piece, behind) = rest.split_at_checked(len)?;
+                *rest = behind;
+                let rest = &mut piece;
+                let (handle, part, offset) = (take_varint(rest)?, take_varint(rest)?, take_varint(rest)?);
+                Self::Data(handle, part, offset, all.slice_ref(piece))
+            }
             TO => Self::To(u64::from_be_bytes(take(rest)?)),
             DATA => {
                 let (handle, part, offset) = (take_varint(rest)?, take_varint(rest)?, take_varint(rest)?);
@@ -224,6 +242,11 @@ impl Frame {
             _ => return None,
         })
     }
+}
+
+/// Bytes in front of data.
+pub fn data_header(handle: Handle, part: u64, offset: u64) -> usize {
+    1 + varint_len(handle) + varint_len(part) + varint_len(offset)
 }
 
 fn put_runs(out: &mut Vec<u8>, kind: u8, handle: Handle, first: u64, end: u64, there: &Ranges) -> u64 {
@@ -314,6 +337,21 @@ mod tests {
     }
 
     #[test]
+    fn pieces_are_data_that_something_follows() {
+        let (first, last) = (Bytes::from_static(b"tail"), Bytes::from_static(b"head"));
+        let mut out = Vec::new();
+        Frame::put_piece(70, 3, 65_000, &first, &mut out);
+        let data = Frame::Data(70, 3, 65_000, first);
+        let mut alone = Vec::new();
+        data.put(&mut alone);
+        assert!(out.len() <= alone.len() + PIECE_EXTRA);
+        Frame::Data(70, 4, 0, last.clone()).put(&mut out);
+        let mut parcel = Bytes::from(out);
+        assert_eq!(Frame::take(&mut parcel), Some(data));
+        assert_eq!(Frame::take(&mut parcel), Some(Frame::Data(70, 4, 0, last)));
+    }
+
+    #[test]
     fn what_does_not_fit_is_told_of_in_another_frame() {
         let mut there = Ranges::default();
         for n in 0..1_000 {
@@ -336,7 +374,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_frames_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..10u8) {
+        fn any_bytes_are_frames_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..11u8) {
             let mut parcel = Bytes::from([&[kind], &bytes[..]].concat());
             while let Some(frame) = Frame::take(&mut parcel) {
                 let mut out = Vec::new();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::frame::{DATA_HEADER, Frame, Handle, Offer, Want};
+use super::frame::{Frame, Handle, Offer, Want, data_header};
 use super::order::{Candidate, order};
 use super::ranges::Ranges;
 use super::{Action, Note};
@@ -97,6 +97,8 @@ pub struct Giver {
     order: Vec<Handle>,
     ordered: Option<Instant>,
     hold: Option<Instant>,
+    /// When the taker had told last all that it had at a contact's beginning.
+    resumed: Option<Instant>,
     forecast: Option<u64>,
     loads: usize,
     ahead: u64,
@@ -142,17 +144,21 @@ impl Giver {
 
     /// A contact begins.
     pub fn on_contact(&mut self, now: Instant) {
-        self.hold = Some(now + HOLD);
+        // It may have been first.
+        let told = self.resumed.is_some_and(|at| now.saturating_duration_since(at) < HOLD);
+        self.hold = (!told).then(|| now + HOLD);
     }
 
     /// The other side has started anew.
     pub fn on_new_peer(&mut self) {
         self.objects.values_mut().for_each(Giving::forget);
+        self.resumed = None;
         self.ordered = None;
         self.count();
     }
 
-    pub fn on_resumed(&mut self) {
+    pub fn on_resumed(&mut self, now: Instant) {
+        self.resumed = Some(now);
         self.hold = None;
     }
 
@@ -291,17 +297,18 @@ impl Giver {
         if self.hold.take_if(|until| *until <= now).is_none() && self.hold.is_some() {
             return None;
         }
-        let room = max.saturating_sub(DATA_HEADER).max(1) as u64;
         for handle in &self.order {
             let Some(giving) = self.objects.get_mut(handle).filter(|giving| giving.is_wanted()) else { continue };
-            let Some((part, loaded)) = giving.loaded.iter_mut().find(|(_, loaded)| !loaded.due.is_empty()) else {
+            let Some((&part, loaded)) = giving.loaded.iter_mut().find(|(_, loaded)| !loaded.due.is_empty()) else {
                 continue;
             };
-            let (from, to) = loaded.due.pop(room)?;
+            let at = loaded.due.iter().next().map_or(0, |(from, _)| from);
+            let room = max.saturating_sub(data_header(*handle, part, at)).max(1);
+            let (from, to) = loaded.due.pop(room as u64)?;
             loaded.flying += 1;
             loaded.done = None;
             let bytes = loaded.bytes.slice(from as usize..to as usize);
-            let (handle, part) = (*handle, *part);
+            let handle = *handle;
             self.ahead = self.ahead.saturating_sub(to - from);
             return Some((Frame::Data(handle, part, from, bytes), Note::Data { handle, part, from, to }));
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::frame::{Frame, Handle, MAX_FRAME, Offer, Want};
+use super::frame::{Frame, Handle, MAX_FRAME, Offer, PIECE_EXTRA, Want, data_header};
 use super::giver::Giver;
 use super::manifest::StoreId;
 use super::taker::Taker;
@@ -27,6 +27,8 @@ const MAX_RECEIPTS: usize = 256;
 /// Bytes of a hello, and of whom a parcel is for.
 const FRONT: usize = 18 + 9;
 const MIN_PARCEL: usize = MAX_FRAME + FRONT;
+/// Room in a parcel that is worth another piece of data, in bytes.
+const WORTH_IT: usize = 64;
 /// Parcels of which the fate is not known, at most: the oldest count as lost.
 const MAX_FLYING: usize = 16_384;
 
@@ -165,7 +167,7 @@ impl Hop {
             Frame::State(handle, turn, want) => self.giver.on_state(handle, turn, want, &mut self.actions),
             Frame::Chunks(handle, span, there) => self.giver.on_chunks(handle, span, &there),
             Frame::Part(handle, part, there) => self.giver.on_part(now, handle, part, &there),
-            Frame::Resumed(_) => self.giver.on_resumed(),
+            Frame::Resumed(_) => self.giver.on_resumed(now),
             Frame::Receipt(receipt) => self.actions.push_back(Action::Receipt(receipt)),
             Frame::Data(handle, part, offset, bytes) => {
                 self.taker.on_data(handle, part, offset, &bytes, &mut self.stats, &mut self.actions);
@@ -225,14 +227,7 @@ impl Hop {
         }
         if notes.is_empty() {
             self.peer?;
-            self.giver.poll(now, &mut self.actions);
-            let (frame, note) = self.giver.next_data(now, max)?;
-            parcel.reserve_exact(max);
-            frame.put(&mut parcel);
-            if let Note::Data { from, to, .. } = note {
-                self.stats.bytes_sent += to - from;
-            }
-            notes.push(note);
+            self.put_data(now, max, &mut parcel, &mut notes)?;
         }
         self.tokens += 1;
         self.flying.insert(self.tokens, notes);
@@ -242,6 +237,27 @@ impl Hop {
             notes.into_iter().for_each(|note| self.on_note(now, note, false));
         }
         Some((self.tokens, parcel.into()))
+    }
+
+    /// Fills a parcel with data: the tail of one part and the head of the next share it.
+    fn put_data(&mut self, now: Instant, max: usize, parcel: &mut Vec<u8>, notes: &mut Vec<Note>) -> Option<()> {
+        self.giver.poll(now, &mut self.actions);
+        parcel.reserve_exact(max);
+        let mut next = Some(self.giver.next_data(now, max)?);
+        while let Some((Frame::Data(handle, part, offset, bytes), note)) = next {
+            self.stats.bytes_sent += bytes.len() as u64;
+            notes.push(note);
+            let used = parcel.len() + data_header(handle, part, offset) + bytes.len() + PIECE_EXTRA;
+            let room = max.saturating_sub(used);
+            next = if room >= WORTH_IT { self.giver.next_data(now, room) } else { None };
+            match next {
+                Some(_) => Frame::put_piece(handle, part, offset, &bytes, parcel),
+                None => {
+                    Frame::Data(handle, part, offset, bytes).put(parcel);
+                }
+            }
+        }
+        Some(())
     }
 
     fn hello(&self) -> Frame {
