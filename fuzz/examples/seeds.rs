@@ -29,6 +29,54 @@ fn main() {
     aerotp();
     passthrough();
     plan();
+    transfer();
+}
+
+fn transfer() {
+    use aquila_proto::identity::Identity;
+    use aquila_proto::transfer::{Chunk, Confirms, Hash, Kind, Manifest, Ranges, Receipt, StoreId};
+    let identity = Identity::from_seed([7; 32]);
+    let manifest = Manifest {
+        kind: Kind::File,
+        source: StoreId([1; 8]),
+        key: identity.public(),
+        number: 1,
+        priority: 3,
+        created_s: 1_790_000_000,
+        deadline_s: 0,
+        expires_s: 0,
+        destination: "shore".into(),
+        path: "ctd/cast.cnv".into(),
+        modified_ns: 1,
+        hash: Hash::of(b"all"),
+        chunks: (1..4).map(|n| Chunk { hash: Hash::of(&[n]), len: 70_000, compressed: 1_000 * u32::from(n) }).collect(),
+    };
+    let manifest = manifest.sign(&identity).expect("a manifest that can be read");
+    seed("transfer", "manifest", &[&[0], &manifest[..]].concat());
+    let receipt = Receipt {
+        confirms: Confirms::Delivery,
+        issuer: identity.public(),
+        source: StoreId([1; 8]),
+        numbers: Ranges::of(1, 70),
+    };
+    seed("transfer", "receipt", &[&[1], &receipt.sign(&identity)[..]].concat());
+    // A contact, a hello, three objects on offer; the other side wants them, loses parcels, and takes them over.
+    let mut give = vec![2, 0, 0, 0, 3, 9];
+    (0..3).for_each(|n| give.extend([0, 2, 5 + n, n]));
+    (1..4).for_each(|handle| give.extend([handle, 4, handle, 0]));
+    give.extend([0, 7]);
+    (1..4).for_each(|handle| give.extend([handle, 4, handle + 10, 1, handle, 5, 0, 2, 2, 2, 1, 9]));
+    (0..30).for_each(|n| give.extend([0, 14, n, n & 1]));
+    give.extend([1, 6, 3, 0, 4, 0, 200, 250, 9, 0, 15, 200, 0, 13, 0, 3, 8, 0, 0, 0, 15, 255]);
+    (1..4).for_each(|handle| give.extend([handle, 4, handle + 20, 2]));
+    seed("transfer", "giving", &give);
+    // The other side has two objects: a manifest comes, then chunks; one is wrong; the contact is lost and comes again.
+    let mut take = vec![2, 0, 0, 0, 3, 9];
+    (1..3).for_each(|handle| take.extend([handle, 8, 0, 100, 0, 0, 0, 9, 3]));
+    take.extend([1, 11, 0, 1, 9, 1, 100, 0, 0, 0, 1, 11, 1, 3, 0, 0]);
+    (0..2).for_each(|part| take.extend([1, 9, 1, 1, part, 0, 0, 1, 9, 0, 2, part + 1, 0, 2]));
+    take.extend([1, 12, 1, 1, 1, 12, 2, 0, 0, 1, 0, 0, 0, 15, 100, 1, 11, 2, 2, 11, 3, 0, 10, 3, 1, 2, 3]);
+    seed("transfer", "taking", &take);
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {

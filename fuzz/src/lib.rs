@@ -19,6 +19,7 @@ mod score;
 mod session;
 mod texts;
 mod trace;
+mod transfer;
 mod video;
 mod wire;
 
@@ -36,6 +37,7 @@ pub use score::score;
 pub use session::session;
 pub use texts::{config, texts};
 pub use trace::trace;
+pub use transfer::transfer;
 pub use video::{reassembly, rtp, video_queue};
 pub use wire::wire;
 
@@ -48,7 +50,7 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 29] = [
+pub const TARGETS: [(&str, Target); 30] = [
     ("association", association),
     ("bearer", bearer),
     ("config", config),
@@ -75,6 +77,7 @@ pub const TARGETS: [(&str, Target); 29] = [
     ("tables", tables),
     ("texts", texts),
     ("trace", trace),
+    ("transfer", transfer),
     ("video_queue", video_queue),
     ("window", window),
     ("wire", wire),

@@ -58,7 +58,8 @@ fn table(tasks: &[Task], figures: &[Figure]) -> Table {
     for task in tasks {
         let of: Vec<&Figure> = figures.iter().filter(|figure| figure.task == *task).collect();
         let values = of.iter().map(|figure| figure.value);
-        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) =
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         let (worst, best) = if task.less_is_better() { (high, low) } else { (low, high) };
         let holds = of.iter().all(|figure| figure.holds);
         let bound = of.first().map_or(f64::NAN, |figure| figure.bound);

@@ -253,7 +253,7 @@ fn put_runs(out: &mut Vec<u8>, kind: u8, handle: Handle, first: u64, end: u64, t
     let mut body = Vec::new();
     put_varint(&mut body, handle);
     put_varint(&mut body, first);
-    let told = put_pairs(&mut body, first, end, there);
+    let told = put_pairs(&mut body, first, end.max(first), there);
     put_block(out, kind, &body);
     told
 }
