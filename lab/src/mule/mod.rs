@@ -217,10 +217,10 @@ impl World {
         while let Some((side, fate)) = pair.fates.pop_front() {
             self.depot(side).hop.on_fate(now, fate.token, fate.received);
         }
-        for (_, side, _) in pair.connects[self.seen.0..].to_vec() {
+        for (_, side, _) in pair.connects[self.seen.0..].iter().copied() {
             self.depot(side).hop.on_contact(now);
         }
-        for (_, side, state, _) in pair.states[self.seen.1..].to_vec() {
+        for (_, side, state, _) in pair.states[self.seen.1..].iter().copied() {
             let up = &mut self.was_up[side as usize];
             match state {
                 LinkState::Up if !std::mem::replace(up, true) => self.depot(side).hop.on_contact(now),

@@ -165,7 +165,7 @@ impl Dedicated {
         let apart = sent_us.checked_sub(before_sent).filter(|apart| *apart <= MAX_DISTANCE_US);
         let (Some(distance), Some(apart)) = (distance, apart) else { return };
         // It left before the one before it was through.
-        let busy = (apart as i64) < former_queue_us + SLACK_US;
+        let busy = (apart as i64) < former_queue_us.saturating_add(SLACK_US);
         // Where nothing waits, nothing is dropped in front of the radio either: what is missing in between took its time too.
         if places == 1 || (!busy && (2..=MAX_PLACES).contains(&places)) {
             let adjacent = &mut self.adjacent;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::frame::{Frame, Handle, MAX_FRAME, Offer, PIECE_EXTRA, Want, data_header};
 use super::giver::Giver;
-use super::manifest::StoreId;
+use super::manifest::{Hash, StoreId};
 use super::taker::Taker;
 use super::{Action, Answer, Note, TransferStats};
 
@@ -194,8 +194,8 @@ impl Hop {
                 self.stats.bytes_resent += if received { 0 } else { to - from };
                 self.giver.on_data(now, handle, part, (from, to), received);
             }
-            Note::Receipt(index) => {
-                if let Some((_, due)) = self.receipts.get_mut(index) {
+            Note::Receipt(which) => {
+                if let Some((_, due)) = self.receipts.iter_mut().find(|(receipt, _)| tag(receipt) == which) {
                     *due |= !received;
                 }
             }
@@ -272,7 +272,9 @@ impl Hop {
         self.peer?;
         if let Some(index) = self.receipts.iter().position(|(_, due)| *due) {
             self.receipts[index].1 = false;
-            return Some((Frame::Receipt(self.receipts[index].0.clone()), Note::Receipt(index)));
+            let receipt = self.receipts[index].0.clone();
+            let note = Note::Receipt(tag(&receipt));
+            return Some((Frame::Receipt(receipt), note));
         }
         self.taker.next_frame(now).or_else(|| self.giver.next_offer())
     }
@@ -307,4 +309,9 @@ impl Hop {
     pub fn assembling(&self) -> u64 {
         self.taker.assembling()
     }
+}
+
+/// What a receipt is known by while it is under way.
+fn tag(receipt: &[u8]) -> u64 {
+    Hash::of(receipt).0.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }

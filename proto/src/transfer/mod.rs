@@ -127,6 +127,12 @@ enum Note {
     Chunks(Handle, u64, u64),
     Part(Handle, u64),
     Resumed,
-    Receipt(usize),
-    Data { handle: Handle, part: u64, from: u64, to: u64 },
+    /// By the beginning of its hash.
+    Receipt(u64),
+    Data {
+        handle: Handle,
+        part: u64,
+        from: u64,
+        to: u64,
+    },
 }

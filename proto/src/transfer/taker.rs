@@ -1,5 +1,6 @@
 //! The side that wants objects: says what is missing, and puts together what comes.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -179,14 +180,14 @@ impl Taker {
             }
             _ => return stats.unwanted += 1,
         };
-        if !taking.assembling.contains_key(&part) {
-            if self.assembling + u64::from(len) > MAX_ASSEMBLING {
-                return stats.no_room += 1;
+        let assembly = match taking.assembling.entry(part) {
+            Entry::Occupied(assembly) => assembly.into_mut(),
+            Entry::Vacant(_) if self.assembling + u64::from(len) > MAX_ASSEMBLING => return stats.no_room += 1,
+            Entry::Vacant(place) => {
+                self.assembling += u64::from(len);
+                place.insert(Assembly::new(len))
             }
-            self.assembling += u64::from(len);
-            taking.assembling.insert(part, Assembly::new(len));
-        }
-        let Some(assembly) = taking.assembling.get_mut(&part) else { return };
+        };
         let before = assembly.there.count();
         let whole = assembly.put(offset, bytes);
         let fresh = assembly.there.count() - before;

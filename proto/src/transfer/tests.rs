@@ -379,6 +379,12 @@ fn refusals_full_disks_and_receipts_are_told() {
     let told = world.depots[0].receipts.len();
     (0..500).for_each(|_| world.step(4));
     assert_eq!(world.depots[0].receipts.len(), told, "a receipt that arrived is not told again");
+    // One that takes its place is, whatever becomes of parcels with the former.
+    let newer = Bytes::from_static(b"a newer one");
+    world.depots[1].hop.set_receipts([newer.clone(), receipt]);
+    (0..500).for_each(|_| world.step(4));
+    assert!(world.depots[0].receipts[told..].iter().all(|other| *other == newer));
+    assert_eq!(world.depots[0].receipts.last(), Some(&newer));
 }
 
 #[test]
