@@ -25,6 +25,8 @@ use crate::{log, mission};
 /// The data-mule paper's ship and its three trajectories, and every key with its default.
 pub const EXAMPLE: &str = include_str!("../../packaging/flight.toml");
 
+/// Larger scenarios are refused.
+const MAX_BYTES: usize = 1 << 20;
 /// Flights of a scenario, at most.
 const MAX_FLIGHTS: usize = 100;
 /// Obstacles, and sets of files, at most.
@@ -233,6 +235,9 @@ impl Scenario {
     /// Which file, where, and why.
     pub fn parse(bytes: &[u8], load: Load) -> Result<Self, ScenarioError> {
         let own = |error| ScenarioError { file: String::new(), error };
+        if bytes.len() > MAX_BYTES {
+            return Err(own(ParseError::file("is larger than 1 MiB")));
+        }
         let text = text(bytes).map_err(own)?;
         let mut written: Written = toml::from_str(text).map_err(|error| own(located(text, &error)))?;
         for antenna in [&mut written.node.antenna, &mut written.aircraft.antenna] {

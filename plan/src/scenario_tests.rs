@@ -110,6 +110,7 @@ fn mistakes_are_said_with_their_line_or_their_name() {
         let error = refused(text);
         assert!(error.contains(wanted), "{text}: {error}");
     }
+    assert_eq!(refused(&"#".repeat(MAX_BYTES + 1)), "is larger than 1 MiB");
     let load = |_: &str| Ok(b"QGC WPL 110\n1 2\n".to_vec());
     let error = Scenario::parse(b"[[flight]]\nmission = \"a.waypoints\"\n", &load).unwrap_err().to_string();
     assert_eq!(error, "a.waypoints: line 2: 2 columns; there are 12");

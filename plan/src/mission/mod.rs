@@ -10,6 +10,9 @@ use crate::fault::{ParseError, text};
 /// Items of a mission; longer ones are refused.
 pub const MAX_ITEMS: usize = 10_000;
 
+/// Larger files are refused: JSON takes many times its size in memory, and 10,000 items have some MB.
+const MAX_BYTES: usize = 16 << 20;
+
 /// Numbers of MAV_CMD.
 pub mod command {
     /// Fly there.
@@ -134,9 +137,25 @@ impl Mission {
 /// # Errors
 /// What is wrong, and where.
 pub fn parse(bytes: &[u8]) -> Result<Mission, ParseError> {
+    if bytes.len() > MAX_BYTES {
+        return Err(ParseError::file("is larger than 16 MiB"));
+    }
     let text = text(bytes)?;
     match text.trim_start().starts_with('{') {
         true => qgc::parse(text),
         false => wpl::parse(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_are_told_apart_and_large_files_refused() {
+        assert_eq!(parse(b"\xef\xbb\xbfQGC WPL 110\n0 1 0 16 0 0 0 0 1 2 3 1\n").unwrap().home, Some([1.0, 2.0, 3.0]));
+        assert!(parse(b" {\n}").unwrap_err().to_string().contains("line 2: missing field"));
+        assert!(parse(b"QGC\n\xff").unwrap_err().to_string().contains("line 2: is not text"));
+        assert!(parse(&vec![b'['; MAX_BYTES + 1]).unwrap_err().to_string().contains("16 MiB"));
     }
 }
