@@ -198,12 +198,12 @@ impl FromStr for Setting {
 }
 
 pub const FLIGHT_HELP: &str = "\
-Says what the radio link to an aircraft will carry: second by second, in contact windows, as P10, P50 and P90
-of many tries of chance, and which files fit. What a scenario is made of, every key of it, the equations and how
-far to trust them: docs/planner.md and packaging/flight.toml.
+Says what the radio link to an aircraft will carry: second by second, in contact windows, as P10,
+P50 and P90 of many tries of chance, and which files fit. What a scenario is made of, the equations
+and how far to trust them: docs/planner.md. Every key: packaging/flight.toml.
 
 Examples:
-  aquila plan flight --example                              the data-mule paper's ship and three trajectories
+  aquila plan flight --example                              the data-mule paper's experiment
   aquila plan flight --loiter 300m,400m --node 63.62,9.72   one circle, nothing in the way
   aquila plan flight --loiter 300,400 --loiter 200,400,800,130 --node 63.62,9.72
   aquila plan flight ship.toml --html report.html           maps, rates over time, windows, files
@@ -217,26 +217,28 @@ The CSV is a trace: both = { trace = \"survey.csv\" } in a plan of `aquila lab` 
 Exit code: 0 if it is done, 1 if a file cannot be written, 2 if something given cannot be used.";
 
 pub const SWEEP_HELP: &str = "\
-Tries circles, all combinations of altitude, radius, distance and bearing, and prints the best first. Those that
-should not be flown, and why, come last.
+Tries circles, all combinations of altitude, radius, distance and bearing, and prints the best
+first. Those that should not be flown, and why, come last.
 
 Examples:
   aquila plan sweep --example                               the paper's ship
-  aquila plan sweep ship.toml --altitude 100,200,300,400 --radius 200,400 --offset 0 --plot sweep.html
+  aquila plan sweep ship.toml --altitude 100,200,300 --radius 200,400 --offset 0 --plot sweep.html
   aquila plan sweep ship.toml --offset 800 --bearing 0,45,90,135,180,225,270,315
   aquila plan sweep ship.toml --mission best.plan           and the mission of the best
 
 Exit code: 0 if it is done, 1 if a file cannot be written, 2 if something given cannot be used.";
 
 pub const FIT_HELP: &str = "\
-Finds the link budget, the path loss exponent and the depth of the superstructure's shadow with which the model is
-nearest to what a radio logged in flight, and prints the mean absolute error before and after. What the flight does
-not tell is left as it was: an exponent needs distances that differ tenfold, a depth needs time in the shadow.
+Finds the link budget, the path loss exponent and the depth of the superstructure's shadow with
+which the model is nearest to what a radio logged in flight, and prints the mean absolute error
+before and after. What the flight does not tell is left as it was: an exponent needs distances that
+differ tenfold, a depth needs time in the shadow.
 
 Examples:
   aquila plan fit 00000042.bin --radio-log airos.csv --with ship.toml
   aquila plan fit flight.tlog --radio-log airos.csv --with ship.toml --shift 12.5
 
-Times in the radio's log are those of the flight's log from 1970 on, if both say so, or seconds since its first position.
+Times in the radio's log are those of the flight's log from 1970 on, if both say so, or seconds
+since its first position.
 
 Exit code: 0 if it is done, 2 if something given cannot be used.";
