@@ -215,7 +215,7 @@ fn made(input: &mut Input<'_>, stands: &BTreeMap<[SocketAddr; 2], Stand>) -> Vec
         None => ([kernel(input.below(4), v6), own(v6)], Stand::default()),
     };
     let flags = [0x02, 0x10, 0x10, 0x18, 0x18, 0x11, 0x04, 0x14, 0x12, 0x03, 0x00][input.below(11)];
-    let off = [0, 0, 0, 1, u32::MAX, 1000][input.below(6)].into();
+    let off = [0, 0, 0, 1, u32::MAX, 1000][input.below(6)];
     let seq = stand.ack.wrapping_add(u32::from(input.u8() % 3) * 100).wrapping_add(off);
     let ack = stand.seq.wrapping_sub(if input.u8() > 200 { input.u16().into() } else { 0 });
     let payload = vec![9; if flags & 8 != 0 { usize::from(input.u16() % 1400) } else { 0 }];
@@ -231,7 +231,7 @@ fn made(input: &mut Input<'_>, stands: &BTreeMap<[SocketAddr; 2], Stand>) -> Vec
     tcp.extend_from_slice(&to.port().to_be_bytes());
     tcp.extend_from_slice(&seq.to_be_bytes());
     tcp.extend_from_slice(&ack.to_be_bytes());
-    tcp.extend_from_slice(&[((20 + options.len()) / 4 << 4) as u8, flags]);
+    tcp.extend_from_slice(&[(((20 + options.len()) / 4) << 4) as u8, flags]);
     tcp.extend_from_slice(&[input.u8(), input.u8(), 0, 0, 0, 0]);
     tcp.extend_from_slice(options);
     tcp.extend_from_slice(&payload);
