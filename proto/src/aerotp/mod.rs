@@ -5,6 +5,7 @@
 //! `docs/aerotp.md` describes the protocol for whoever implements the other end.
 
 mod bearer;
+mod belief;
 mod combine;
 mod connection;
 mod copies;

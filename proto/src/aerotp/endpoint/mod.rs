@@ -19,6 +19,7 @@ use bytes::Bytes;
 
 pub use config::{EndpointConfig, EndpointCounters, EndpointEvent, LineConfig, Protection, SendError};
 
+use super::belief::Belief;
 use super::connection::{AROUND_REPAIR, Closed, Connection, ConnectionConfig, ConnectionId, Piece, Timer, Times};
 use super::copies::Copies;
 use super::extension::HELLO_EXTENSION;
@@ -91,6 +92,7 @@ pub struct Endpoint {
     greeting: Option<Greeting>,
     guard: Guard,
     copies: Copies,
+    belief: Belief,
     meter: Meter,
     /// What the other side says of how our segments arrive.
     told: Option<Quality>,
@@ -140,6 +142,7 @@ impl Endpoint {
             greeting: None,
             guard: Guard::default(),
             copies: Copies::default(),
+            belief: Belief::default(),
             meter: Meter::default(),
             told: None,
             strength: Strength::new(config.protection),

@@ -105,12 +105,20 @@ impl Endpoint {
     /// A copy is kept, and told of; with another one it may be whole.
     fn on_damaged(&mut self, now: Instant, header: &Header, bytes: &[u8]) {
         self.counters.damaged += 1;
+        let mut believed = true;
         let at = self.find(header.destination, header.source);
         if at.is_some_and(|at| !self.connections[at].receiver.wants(header.seq)) && !header.flags.contains(Flags::MACK)
         {
             return; // It has come before.
         }
-        self.meter.on_damaged(bytes.len());
+        let is_theirs =
+            |at: usize| self.connections[at].config.repeats() && self.connections[at].config.mode == header.mode;
+        if at.is_some_and(is_theirs) && !header.flags.contains(Flags::MACK) && !self.belief.claim(now, header) {
+            believed = false;
+        }
+        if believed {
+            self.meter.on_damaged(bytes.len());
+        }
         if self.config.combine && header.has_crc && !header.flags.contains(Flags::MACK) {
             let copies = self.copies.add(header, bytes);
             let whole = copies.and_then(|copies| {
@@ -123,12 +131,15 @@ impl Endpoint {
             {
                 self.counters.combined += 1;
                 self.counters.segments_in += 1;
-                self.meter.on_combined();
+                if believed {
+                    self.meter.on_combined();
+                }
                 self.on_news(now, news);
                 return self.on_authentic(now, segment);
             }
         }
         if let Some(at) = at
+            && believed
             && !header.flags.contains(Flags::MACK)
             && header.mode == self.connections[at].config.mode
         {
@@ -163,6 +174,7 @@ impl Endpoint {
         self.unanswered = None;
         self.guard.on_segment(place);
         self.copies.forget(&header);
+        self.belief.on_whole(&header);
         if !self.config.security.initiates && self.greets() && self.greeting.is_none() && header.extension_words > 0 {
             // It has not heard our answer yet.
             self.greeting = Some(Greeting { due: now + *GREETING.start() / 4, wait: *GREETING.start() });

@@ -4,7 +4,8 @@ use aquila_emu::{BitErrors, Loss, Path, PathConfig};
 
 use super::*;
 use crate::ByteCount;
-use crate::aerotp::SecurityConfig;
+use crate::aerotp::belief::BUDGET;
+use crate::aerotp::{Header, SecurityConfig};
 use crate::identity::Identity;
 
 const MS: Duration = Duration::from_millis(1);
@@ -16,6 +17,8 @@ struct World {
     /// What each end sends.
     paths: [Path<Vec<u8>>; 2],
     events: [Vec<EndpointEvent>; 2],
+    /// Before each segment to the second end come so many forgeries of those that follow it.
+    forged: u32,
 }
 
 fn line(rate: Bitrate) -> LineConfig {
@@ -64,6 +67,19 @@ impl World {
             ends: [end(0), end(1)],
             paths: [Path::new(path, seed), Path::new(path, !seed)],
             events: Default::default(),
+            forged: 0,
+        }
+    }
+
+    /// Segments that look damaged, by somebody who hears the channel: a header that fits, and garbage behind it.
+    fn forge(&mut self, segment: &[u8]) {
+        let Ok(header) = Header::decode(segment) else { return };
+        for ahead in 1..=self.forged {
+            let seq = Seq(header.seq.0.wrapping_add(ahead));
+            let timestamp = header.timestamp.wrapping_add(ahead * 1000);
+            let mut forgery = Header { seq, timestamp, ..header }.encode().to_vec();
+            forgery.resize(segment.len(), 0x55);
+            self.ends[1].handle_segment(self.now, 0, &mut forgery);
         }
     }
 
@@ -84,6 +100,9 @@ impl World {
                     let _ = self.paths[at].push(self.now, out.len() + 28, out.clone());
                 }
                 while let Some(mut segment) = self.paths[at].pop(self.now) {
+                    if at == 0 {
+                        self.forge(&segment);
+                    }
                     self.ends[1 - at].handle_segment(self.now, 0, &mut segment);
                 }
             }
@@ -334,6 +353,35 @@ fn the_code_follows_the_bit_errors() {
         println!("ber {wrong:e}: {words} words, {took:?} {:?}", world.ends[1].counters());
         assert!((least..=most).contains(&words), "{wrong} {words}");
         assert!(took < ms * MS, "{wrong} {took:?}");
+    }
+}
+
+#[test]
+fn what_was_forged_to_look_damaged_costs_no_repetitions_but_the_first() {
+    for mode in [TransferMode::Reliable, TransferMode::NearReliable] {
+        // A repetition is asked for when there was time for the segment to arrive: a tenth of a round trip is time to forge.
+        let far = PathConfig { delay: 60 * MS, ..path(0.0, 0.0) };
+        let mut world = World::new(far, 9, |config| {
+            (config.protection, config.assumed_rtt) = (Protection::default(), 150 * MS);
+        });
+        world.forged = 4;
+        let config = ConnectionConfig::stream(mode);
+        world.ends[1].listen(0..=9, config);
+        let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+        let sent = bytes(2_000_000);
+        world.ends[0].send(id, sent.clone(), None).unwrap();
+        let mut received = Vec::new();
+        while received.len() < sent.len() {
+            world.run(100 * MS);
+            let peer = world.opened(1);
+            received.extend(world.read_all(1, peer));
+            assert!(world.now - world.start < Duration::from_secs(5), "{} of {}", received.len(), sent.len());
+        }
+        assert!(received == sent);
+        let (sender, receiver) = (world.ends[0].counters(), world.ends[1].counters());
+        assert!(receiver.damaged > 5000, "{receiver:?}");
+        assert!(sender.sent_again < BUDGET as u64, "{sender:?}");
+        assert_eq!(world.ends[0].parity_words(), 0, "nobody makes us spend on a code");
     }
 }
 
