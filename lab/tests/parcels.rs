@@ -5,25 +5,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aquila_emu::{Loss, PathConfig, Queue};
+use aquila_lab::mule::Radio;
 use aquila_lab::pair::{Pair, PairConfig, Source};
+use aquila_proto::Side;
 use aquila_proto::cc::{CongestionConfig, EncoderRange};
 use aquila_proto::session::ParcelPort;
-use aquila_proto::{Bitrate, Side};
 use bytes::Bytes;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// Rate, and share of packets lost in the air, in a second.
-type Link = (Bitrate, f64);
-
-/// A radio of the data-mule paper's kind: between 0 and 30 Mbit/s in 40 s, with loss against the rate, 10 to 40 % times `factor`.
-fn flight(second: u64, factor: f64) -> Link {
-    let phase = second as f64 / 40.0 * std::f64::consts::TAU;
-    let noise = (((second * 2_654_435_761) >> 7) % 1000) as f64 / 1000.0 - 0.5;
-    let rate = (15.0 + 15.0 * phase.cos() + 3.0 * noise).clamp(0.05, 30.0);
-    (Bitrate((rate * 1e6) as u64), (0.10 + 0.30 * (1.0 - rate / 30.0)) * factor)
 }
 
 struct Outcome {
@@ -38,7 +28,7 @@ struct Outcome {
 }
 
 /// Sends parcels without a pause, those that are told to be lost again.
-fn pump(controller: &str, seconds: u64, seed: u64, link: impl Fn(u64) -> Link) -> Outcome {
+fn pump(controller: &str, seconds: u64, seed: u64, radio: Radio) -> Outcome {
     let path = PathConfig { rate_bps: Some(0), delay: ms(3), queue: Queue::packets(256), ..PathConfig::default() };
     let (beside, radios) = (vec![], vec![]);
     let mut pair =
@@ -51,14 +41,14 @@ fn pump(controller: &str, seconds: u64, seed: u64, link: impl Fn(u64) -> Link) -
     let (mut capacity, mut payload, mut again) = (0.0, 0.0, 0.0);
     let (mut fresh, mut due, mut under_way, mut got) = (0, BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for second in 0..seconds {
-        let (rate, loss) = link(second);
+        let now = radio.at(seed, second);
         for from in [Side::Air, Side::Ground] {
-            pair.change_path(0, from, rate, Loss::Independent(loss));
+            pair.change_path(0, from, now.rate, Loss::Independent(now.loss));
         }
         if second == 0 {
             pair.connect();
         }
-        capacity += rate.0 as f64 / 8.0 * (1.0 - loss);
+        capacity += now.capacity();
         for step in 1..=500 {
             pair.run_until(Duration::from_secs(second) + ms(2 * step));
             while let Some((side, fate)) = pair.fates.pop_front() {
@@ -109,7 +99,7 @@ fn a_lossy_radio_of_our_own_is_filled_and_hardly_anything_is_sent_twice() {
         [("EFx0.1", 0.1, 0.935), ("EFx0.5", 0.5, 0.93), ("EFx1", 1.0, 0.92), ("EFx2", 2.0, 0.90)]
     {
         for seed in 1..=3 {
-            let outcome = pump("dedicated", 150, seed, |second| flight(second, factor));
+            let outcome = pump("dedicated", 150, seed, Radio::Circling { factor });
             tell(name, "dedicated", &outcome);
             assert!(outcome.share >= least, "{name}: {}", outcome.share);
             assert!(outcome.again <= 0.002, "{name}: {}", outcome.again);
@@ -117,21 +107,21 @@ fn a_lossy_radio_of_our_own_is_filled_and_hardly_anything_is_sent_twice() {
         }
     }
     // Who takes loss for congestion, or for a link that carries less, leaves most of it unused.
-    let outcome = pump("fpv2", 150, 1, |second| flight(second, 1.0));
+    let outcome = pump("fpv2", 150, 1, Radio::Circling { factor: 1.0 });
     tell("EFx1", "fpv2", &outcome);
     assert!(outcome.share < 0.5, "then there would be no need of the other one");
 }
 
 #[test]
 fn commands_beside_it_wait_for_what_may_stand_in_front_of_the_radio_and_a_packet() {
-    let outcome = pump("dedicated", 30, 1, |_| (Bitrate::mbps(12), 0.0));
+    let outcome = pump("dedicated", 30, 1, Radio::Steady { mbps: 12, loss: 0.0 });
     tell("12 Mbit/s", "dedicated", &outcome);
     assert!(outcome.share > 0.93 && outcome.p99 < ms(3 + 15 + 4), "{} {:?}", outcome.share, outcome.p99);
-    let outcome = pump("dedicated", 30, 1, |_| (Bitrate::mbps(12), 0.3));
+    let outcome = pump("dedicated", 30, 1, Radio::Steady { mbps: 12, loss: 0.3 });
     tell("12 Mbit/s, 30 % lost", "dedicated", &outcome);
     assert!(outcome.share > 0.91 && outcome.p99 < ms(2 * (3 + 15 + 4) + 10), "{} {:?}", outcome.share, outcome.p99);
     // On a network that is shared, class Bulk is what is left: fpv2 keeps its queue as short as ever.
-    let outcome = pump("fpv2", 30, 1, |_| (Bitrate::mbps(12), 0.0));
+    let outcome = pump("fpv2", 30, 1, Radio::Steady { mbps: 12, loss: 0.0 });
     tell("12 Mbit/s", "fpv2", &outcome);
     assert!(outcome.share > 0.93 && outcome.p99 < ms(3 + 12), "{} {:?}", outcome.share, outcome.p99);
 }

@@ -19,7 +19,6 @@ use super::netlink::{Interface, Netlink};
 use super::node::{self, Node};
 use super::records::Recorder;
 use super::sandbox::{Sandbox, open_tun};
-use super::sys;
 use super::timeline::Timeline;
 use super::world::{Baseline, Emulator, Link, LinkId, NodeId, Shared, World, WorldError};
 
@@ -213,7 +212,7 @@ fn open_interface(node: &Node, link: &str, mtu: u32, addresses: Vec<(IpAddr, u8)
     let name = link.to_owned();
     let opened = node.run(move || {
         let tun = open_tun()?;
-        sys::attach_tun(&tun, &name)?;
+        aquila_net::attach_tun(&tun, &name)?;
         let index = if_nametoindex(name.as_str())?;
         // Link-local addresses bring router solicitations, which nobody has asked for.
         if addresses.iter().any(|(address, _)| address.is_ipv6()) {

@@ -4,9 +4,7 @@
     reason = "TUNSETIFF, sched_setscheduler, setpriority and signal handlers have no safe form in nix"
 )]
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
@@ -25,23 +23,6 @@ pub(super) fn catch_interrupts() -> io::Result<&'static AtomicBool> {
         unsafe { sigaction(signal, &action) }?;
     }
     Ok(&INTERRUPTED)
-}
-
-/// Makes `/dev/net/tun`, just opened, the interface `name` of the calling thread's network namespace: IP packets as
-/// they are, no header of the kernel's in front of them.
-pub(super) fn attach_tun(tun: &File, name: &str) -> io::Result<()> {
-    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
-    }
-    // SAFETY: `ifreq` is plain old data, for which all zeros is a valid value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
-    // SAFETY: the descriptor is open, and the kernel reads and writes one `ifreq`, which lives until the call returns.
-    let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Puts the calling thread into the class SCHED_FIFO, at its lowest priority, which is above everything that is not

@@ -264,6 +264,7 @@ impl Depot {
                 let Some(id) = self.taking.get(&handle).copied() else { return };
                 self.work.push_back((now + WORK, Work::Whole(handle, id)));
             }
+            Action::Withdrawn(handle) => drop(self.taking.remove(&handle)),
             Action::Receipt(_) => {}
         }
     }

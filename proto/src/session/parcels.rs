@@ -43,9 +43,14 @@ impl Session {
 
     /// What every bearer takes that is used for them.
     fn longest_parcel(&mut self) -> usize {
-        let sizes =
-            (0..self.bearers.len()).map(|index| if self.may_carry(index) { self.parcel_size(index) } else { 0 });
-        sizes.collect::<Vec<_>>().into_iter().filter(|size| *size >= LEAST_ROOM).min().unwrap_or(0)
+        let mut least = None;
+        for index in 0..self.bearers.len() {
+            let size = if self.may_carry(index) { self.parcel_size(index) } else { 0 };
+            if size >= LEAST_ROOM {
+                least = Some(least.map_or(size, |least: usize| least.min(size)));
+            }
+        }
+        least.unwrap_or(0)
     }
 
     fn parcel_size(&mut self, index: usize) -> usize {

@@ -7,11 +7,12 @@
 //! | 3 | state | handle, turn, state (1 byte: 0 the manifest is wanted, 1 chunks are, 2 in custody, 3 refused, 4 not now) |
 //! | 4 | chunks | handle, first part, then alternating, until the frame's length: how many parts are missing, how many are there |
 //! | 5 | part | handle, part, then alternating: bytes missing, bytes there |
-//! | 6 | resumed | turn: all that was known at this contact's beginning has been told |
+//! | 6 | resumed | none: all that was known at this contact's beginning has been told |
 //! | 7 | receipt | its length and bytes |
 //! | 8 | data | handle, part, offset, bytes to the end of the parcel |
 //! | 9 | to | life of the process that frames 3 to 6 behind it in this parcel are for; others take no notice of them |
 //! | 10 | piece | length of what follows, then as data |
+//! | 11 | withdrawn | handle: it is not to be had any more |
 //!
 //! Numbers are varints where nothing else is said. Frames 4 and 5 have their length behind the type. Part 0 of an object is its manifest, part n its nth
 //! chunk as it travels. A handle is the number that the giver has given an object, from 1, never again in its life.
@@ -78,9 +79,11 @@ pub enum Frame {
     /// Of a part's bytes, those that are there.
     Part(Handle, u64, Ranges),
     /// All that was known when this contact began has been told.
-    Resumed(u64),
+    Resumed,
     /// A receipt.
     Receipt(Bytes),
+    /// An object is not to be had any more.
+    Withdrawn(Handle),
     /// Frames 3 to 6 behind it in this parcel are for this life of the other side.
     To(u64),
     /// Bytes of a part, at an offset.
@@ -98,6 +101,7 @@ const RECEIPT: u8 = 7;
 const DATA: u8 = 8;
 const TO: u8 = 9;
 const PIECE: u8 = 10;
+const WITHDRAWN: u8 = 11;
 /// A piece costs so many bytes more than data, at most.
 pub const PIECE_EXTRA: usize = 2;
 /// Longest frame but data, in bytes: it fits the smallest parcel.
@@ -139,9 +143,10 @@ impl Frame {
                 put_pairs(&mut body, 0, end, there);
                 put_block(out, PART, &body);
             }
-            Self::Resumed(turn) => {
-                out.put_u8(RESUMED);
-                put_varint(out, *turn);
+            Self::Resumed => out.put_u8(RESUMED),
+            Self::Withdrawn(handle) => {
+                out.put_u8(WITHDRAWN);
+                put_varint(out, *handle);
             }
             Self::Receipt(bytes) => {
                 out.put_u8(RECEIPT);
@@ -218,7 +223,8 @@ impl Frame {
                     _ => Self::Part(handle, number, there),
                 }
             }
-            RESUMED => Self::Resumed(take_varint(rest)?),
+            RESUMED => Self::Resumed,
+            WITHDRAWN => Self::Withdrawn(take_varint(rest)?),
             RECEIPT => {
                 let len = usize::try_from(take_varint(rest)?).ok()?;
                 let (bytes, behind) = rest.split_at_checked(len)?;
@@ -306,7 +312,8 @@ mod tests {
             Frame::State(1 << 40, 3, Want::NotNow),
             Frame::Chunks(2, (64, 200_000), there.clone()),
             Frame::Part(2, 9, there),
-            Frame::Resumed(2),
+            Frame::Resumed,
+            Frame::Withdrawn(70),
             Frame::To(u64::MAX),
             Frame::Receipt(Bytes::from_static(b"receipt")),
             Frame::Data(1, 0, 1_200, Bytes::from_static(b"bytes")),
@@ -374,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_frames_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..11u8) {
+        fn any_bytes_are_frames_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..12u8) {
             let mut parcel = Bytes::from([&[kind], &bytes[..]].concat());
             while let Some(frame) = Frame::take(&mut parcel) {
                 let mut out = Vec::new();

@@ -95,6 +95,8 @@ pub struct Giver {
     given: Handle,
     /// In the order in which they are sent.
     order: Vec<Handle>,
+    /// Not on offer any more, of which the taker is to be told.
+    withdrawn: BTreeSet<Handle>,
     ordered: Option<Instant>,
     hold: Option<Instant>,
     /// When the taker had told last all that it had at a contact's beginning.
@@ -133,7 +135,10 @@ impl Giver {
     }
 
     pub fn withdraw(&mut self, handle: Handle) {
-        self.objects.remove(&handle);
+        // Of what was never told of, nothing has to be told.
+        if self.objects.remove(&handle).is_some_and(|giving| !giving.offer_due) {
+            self.withdrawn.insert(handle);
+        }
         self.ordered = None;
         self.count();
     }
@@ -142,8 +147,11 @@ impl Giver {
         self.forecast = bytes;
     }
 
-    /// A contact begins.
+    /// A contact begins. Offers that were not answered are made again: the taker may have had no room for them.
     pub fn on_contact(&mut self, now: Instant) {
+        for giving in self.objects.values_mut() {
+            giving.offer_due |= giving.want.is_none();
+        }
         // It may have been first.
         let told = self.resumed.is_some_and(|at| now.saturating_duration_since(at) < HOLD);
         self.hold = (!told).then(|| now + HOLD);
@@ -153,6 +161,8 @@ impl Giver {
     pub fn on_new_peer(&mut self) {
         self.objects.values_mut().for_each(Giving::forget);
         self.resumed = None;
+        // Another life of the other side's never heard of those.
+        self.withdrawn.clear();
         self.ordered = None;
         self.count();
     }
@@ -235,11 +245,19 @@ impl Giver {
         self.count();
     }
 
-    /// Offers to be told of.
+    /// Offers to be told of, and which there are no more.
     pub fn next_offer(&mut self) -> Option<(Frame, Note)> {
+        if let Some(handle) = self.withdrawn.pop_first() {
+            return Some((Frame::Withdrawn(handle), Note::Withdrawn(handle)));
+        }
         let (handle, giving) = self.objects.iter_mut().find(|(_, giving)| giving.offer_due)?;
         giving.offer_due = false;
         Some((Frame::Offer(*handle, giving.offer), Note::Offer(*handle)))
+    }
+
+    /// The word that an object is withdrawn was lost.
+    pub fn on_withdrawal_lost(&mut self, handle: Handle) {
+        self.withdrawn.insert(handle);
     }
 
     /// An offer was lost. If the taker has not spoken of it meanwhile it is made again.
@@ -256,12 +274,23 @@ impl Giver {
         loaded.flying = loaded.flying.saturating_sub(1);
         if received {
             loaded.there.insert(from, to);
+            loaded.due.remove(from, to);
         } else if !loaded.there.covers(from, to) {
             loaded.due.insert(from, to);
             let there: Vec<_> = loaded.there.iter().collect();
             there.into_iter().for_each(|(from, to)| loaded.due.remove(from, to));
         }
         loaded.done = (loaded.due.is_empty() && loaded.flying == 0).then_some(now);
+    }
+
+    /// Of bytes of a part nothing was heard: they are sent once more.
+    pub fn on_overdue(&mut self, handle: Handle, part: u64, (from, to): (u64, u64)) {
+        let loaded = self.objects.get_mut(&handle).and_then(|giving| giving.loaded.get_mut(&part));
+        if let Some(loaded) = loaded.filter(|loaded| !loaded.there.covers(from, to)) {
+            loaded.due.insert(from, to);
+            let there: Vec<_> = loaded.there.iter().collect();
+            there.into_iter().for_each(|(from, to)| loaded.due.remove(from, to));
+        }
     }
 
     /// Sends again what has not been confirmed, and has more read.
@@ -321,9 +350,9 @@ impl Giver {
         self.hold.into_iter().chain(again).min()
     }
 
-    /// Chunks that are confirmed, and in all, and whether it is wanted.
-    pub fn progress(&self, handle: Handle) -> Option<(u64, u64, Option<Want>)> {
-        self.objects.get(&handle).map(|giving| (giving.have.count(), giving.chunks, giving.want))
+    /// Chunks that are confirmed, and in all, and whether any are wanted.
+    pub fn progress(&self, handle: Handle) -> Option<(u64, u64, bool)> {
+        self.objects.get(&handle).map(|giving| (giving.have.count(), giving.chunks, giving.is_wanted()))
     }
 
     /// Counts what is in memory.

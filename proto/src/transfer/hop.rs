@@ -1,11 +1,11 @@
 //! Two stores that meet.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::frame::{Frame, Handle, MAX_FRAME, Offer, PIECE_EXTRA, Want, data_header};
+use super::frame::{Frame, Handle, MAX_FRAME, Offer, PIECE_EXTRA, data_header};
 use super::giver::Giver;
 use super::manifest::{Hash, StoreId};
 use super::taker::Taker;
@@ -31,6 +31,45 @@ const MIN_PARCEL: usize = MAX_FRAME + FRONT;
 const WORTH_IT: usize = 64;
 /// Parcels of which the fate is not known, at most: the oldest count as lost.
 const MAX_FLYING: usize = 16_384;
+/// Fates take so long until that is known, and no less.
+const UNKNOWN_FATE: Duration = Duration::from_millis(500);
+const LEAST_FATE: Duration = Duration::from_millis(10);
+const MAX_PATIENCE: u32 = 64;
+
+/// A parcel under way.
+#[derive(Debug)]
+struct Flight {
+    sent: Instant,
+    notes: Vec<Note>,
+    /// It is overdue after so many times what fates take; twice as many for what was repeated.
+    patience: u32,
+}
+
+/// How long it takes to hear of a parcel that it has arrived.
+#[derive(Debug, Default)]
+struct FateDelay {
+    mean: Option<Duration>,
+    deviation: Duration,
+}
+
+impl FateDelay {
+    /// Smoothed as RFC 6298, section 2, does it with round trips.
+    fn measure(&mut self, delay: Duration) {
+        let Some(mean) = self.mean else {
+            self.mean = Some(delay);
+            self.deviation = delay / 2;
+            return;
+        };
+        self.deviation = (3 * self.deviation + mean.abs_diff(delay)) / 4;
+        self.mean = Some((7 * mean + delay) / 8);
+    }
+
+    /// Later than this it is unlikely to come.
+    fn longest(&self) -> Duration {
+        let longest = self.mean.map_or(UNKNOWN_FATE, |mean| mean + 4 * self.deviation);
+        longest.max(LEAST_FATE)
+    }
+}
 
 /// What two stores that meet say to each other, from one's side. Hand in one input, then drain [`Hop::poll_action`] and, as far as there is
 /// room for parcels, [`Hop::poll_parcel`].
@@ -45,7 +84,12 @@ pub struct Hop {
     giver: Giver,
     taker: Taker,
     receipts: Vec<(Bytes, bool)>,
-    flying: BTreeMap<u64, Vec<Note>>,
+    flying: BTreeMap<u64, Flight>,
+    /// Up to this token, what is under way was repeated once its fate was overdue.
+    repeated: u64,
+    fate: FateDelay,
+    /// There was nothing to send when it was last asked for.
+    idle: bool,
     tokens: u64,
     actions: VecDeque<Action>,
     stats: TransferStats,
@@ -64,6 +108,9 @@ impl Hop {
             taker: Taker::default(),
             receipts: Vec::new(),
             flying: BTreeMap::new(),
+            repeated: 0,
+            fate: FateDelay::default(),
+            idle: false,
             tokens: 0,
             actions: VecDeque::new(),
             stats: TransferStats::default(),
@@ -139,7 +186,7 @@ impl Hop {
             match Frame::take(&mut parcel) {
                 // Handles are those of one life: what is said of a former one's must not be taken for ours.
                 Some(Frame::To(life)) => for_us = life == self.config.life,
-                Some(Frame::State(..) | Frame::Chunks(..) | Frame::Part(..) | Frame::Resumed(_)) if !for_us => {}
+                Some(Frame::State(..) | Frame::Chunks(..) | Frame::Part(..) | Frame::Resumed) if !for_us => {}
                 Some(frame) => self.on_frame(now, frame),
                 None => return self.stats.malformed += 1,
             }
@@ -164,10 +211,14 @@ impl Hop {
             // Handles mean nothing before it is known whose they are.
             _ if self.peer.is_none() => {}
             Frame::Offer(handle, offer) => self.taker.on_offer(handle, offer, &mut self.actions),
+            Frame::Withdrawn(handle) => {
+                let was_there = self.taker.on_withdrawn(handle);
+                self.actions.extend(was_there.then_some(Action::Withdrawn(handle)));
+            }
             Frame::State(handle, turn, want) => self.giver.on_state(handle, turn, want, &mut self.actions),
             Frame::Chunks(handle, span, there) => self.giver.on_chunks(handle, span, &there),
             Frame::Part(handle, part, there) => self.giver.on_part(now, handle, part, &there),
-            Frame::Resumed(_) => self.giver.on_resumed(now),
+            Frame::Resumed => self.giver.on_resumed(now),
             Frame::Receipt(receipt) => self.actions.push_back(Action::Receipt(receipt)),
             Frame::Data(handle, part, offset, bytes) => {
                 self.taker.on_data(handle, part, offset, &bytes, &mut self.stats, &mut self.actions);
@@ -177,9 +228,11 @@ impl Hop {
 
     /// What became of a parcel.
     pub fn on_fate(&mut self, now: Instant, token: u64, received: bool) {
-        for note in self.flying.remove(&token).unwrap_or_default() {
-            self.on_note(now, note, received);
+        let Some(flight) = self.flying.remove(&token) else { return };
+        if received {
+            self.fate.measure(now.saturating_duration_since(flight.sent));
         }
+        flight.notes.into_iter().for_each(|note| self.on_note(now, note, received));
     }
 
     fn on_note(&mut self, now: Instant, note: Note, received: bool) {
@@ -189,9 +242,10 @@ impl Hop {
                 self.hello_due |= !self.hello_heard;
             }
             Note::Offer(handle) if !received => self.giver.on_offer_lost(handle),
-            Note::Offer(_) => {}
+            Note::Withdrawn(handle) if !received => self.giver.on_withdrawal_lost(handle),
+            Note::Offer(_) | Note::Withdrawn(_) => {}
             Note::Data { handle, part, from, to } => {
-                self.stats.bytes_resent += if received { 0 } else { to - from };
+                self.stats.bytes_lost += if received { 0 } else { to - from };
                 self.giver.on_data(now, handle, part, (from, to), received);
             }
             Note::Receipt(which) => {
@@ -225,18 +279,44 @@ impl Hop {
             frame.put(&mut parcel);
             notes.push(note);
         }
-        if notes.is_empty() {
+        let mut patience = 1;
+        self.idle = notes.is_empty();
+        if self.idle {
             self.peer?;
-            self.put_data(now, max, &mut parcel, &mut notes)?;
+            if self.put_data(now, max, &mut parcel, &mut notes).is_none() {
+                patience = self.repeat_overdue(now)?;
+                self.put_data(now, max, &mut parcel, &mut notes)?;
+            }
+            self.idle = false;
         }
         self.tokens += 1;
-        self.flying.insert(self.tokens, notes);
+        self.flying.insert(self.tokens, Flight { sent: now, notes, patience });
         if self.flying.len() > MAX_FLYING
-            && let Some((_, notes)) = self.flying.pop_first()
+            && let Some((_, flight)) = self.flying.pop_first()
         {
-            notes.into_iter().for_each(|note| self.on_note(now, note, false));
+            flight.notes.into_iter().for_each(|note| self.on_note(now, note, false));
         }
         Some((self.tokens, parcel.into()))
+    }
+
+    /// Nothing is left to be sent. If what left last is lost, nothing behind it will show so: it is repeated when its fate is not known
+    /// by the time that those of others were. How patient to be with the repetition.
+    fn repeat_overdue(&mut self, now: Instant) -> Option<u32> {
+        let (token, flight) = self.flying.range(self.repeated + 1..).next()?;
+        if now < self.overdue(flight) {
+            return None;
+        }
+        self.repeated = *token;
+        for note in &flight.notes {
+            if let Note::Data { handle, part, from, to } = *note {
+                self.giver.on_overdue(handle, part, (from, to));
+            }
+        }
+        Some(flight.patience.saturating_mul(2).min(MAX_PATIENCE))
+    }
+
+    fn overdue(&self, flight: &Flight) -> Instant {
+        flight.sent + self.fate.longest() * flight.patience
     }
 
     /// Fills a parcel with data: the tail of one part and the head of the next share it.
@@ -284,20 +364,17 @@ impl Hop {
         self.actions.pop_front()
     }
 
-    /// When [`Hop::poll_parcel`] may have something though nothing came in.
+    /// When [`Hop::poll_parcel`] may have something though nothing came in. While there is no room for parcels it means nothing.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let deadlines = [self.giver.next_deadline(), self.taker.next_deadline()];
+        let overdue = self.flying.range(self.repeated + 1..).next().filter(|_| self.idle);
+        let overdue = overdue.map(|(_, flight)| self.overdue(flight));
+        let deadlines = [self.giver.next_deadline(), self.taker.next_deadline(), overdue];
         deadlines.into_iter().flatten().min().filter(|_| self.in_contact)
     }
 
-    /// Of an object on offer: chunks that the other side has confirmed, chunks in all, and how it is about it.
-    pub fn given(&self, handle: Handle) -> Option<(u64, u64, Option<Want>)> {
+    /// Of an object on offer: chunks that the other side has confirmed, chunks in all, and whether it wants any.
+    pub fn given(&self, handle: Handle) -> Option<(u64, u64, bool)> {
         self.giver.progress(handle)
-    }
-
-    /// Of an object of the other side's: chunks that are stored here, and in all.
-    pub fn taken(&self, handle: Handle) -> Option<(u64, u64)> {
-        self.taker.progress(handle)
     }
 
     /// Counters.

@@ -4,6 +4,8 @@
 //! was. Each chunk is named by the BLAKE3 hash of its content, and travels as it is or compressed by zstd; its length on the way is in
 //! the manifest, so that everybody on the way carries the same bytes and knows how many there are.
 
+use std::fmt;
+
 use bytes::{BufMut, Bytes};
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 
@@ -24,6 +26,21 @@ impl Hash {
 /// Name of an object: the hash of its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub Hash);
+
+impl fmt::Display for Hash {
+    /// In hexadecimal; `{:.8}` gives the first eight digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(64);
+        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        f.write_str(&hex[..digits.min(64)])
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Name of a store, drawn when it is made: its objects are counted apart from those of any other store, also of one that had its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -73,6 +73,8 @@ pub enum Action {
     },
     /// All chunks are stored. When they are sure to be there after a power cut: [`Hop::answer`] with [`Answer::Custody`].
     Complete(Handle),
+    /// An object of the other side's is not to be had any more, and its handle means nothing.
+    Withdrawn(Handle),
     /// A receipt of somebody's, see [`Receipt::parse`].
     Receipt(Bytes),
 }
@@ -102,8 +104,8 @@ pub enum Answer {
 pub struct TransferStats {
     /// Bytes of parts sent, those sent again included.
     pub bytes_sent: u64,
-    /// Bytes of parts sent again.
-    pub bytes_resent: u64,
+    /// Of them, those that were lost, or taken to be: they leave again.
+    pub bytes_lost: u64,
     /// Bytes of parts that came and were new.
     pub bytes_taken: u64,
     /// Those that were there.
@@ -123,6 +125,7 @@ pub struct TransferStats {
 enum Note {
     Hello,
     Offer(Handle),
+    Withdrawn(Handle),
     State(Handle, Want),
     Chunks(Handle, u64, u64),
     Part(Handle, u64),

@@ -126,6 +126,13 @@ impl Taker {
         actions.push_back(Action::Offered { handle, offer });
     }
 
+    /// An object is not to be had any more. Whether it was known.
+    pub fn on_withdrawn(&mut self, handle: Handle) -> bool {
+        let was_there = self.objects.remove(&handle).is_some();
+        self.count();
+        was_there
+    }
+
     /// It is decided what becomes of an object.
     pub fn answer(&mut self, handle: Handle, answer: Answer, actions: &mut VecDeque<Action>) {
         let Some(taking) = self.objects.get_mut(&handle) else { return };
@@ -266,10 +273,7 @@ impl Taker {
                 return Some((Frame::Part(handle, part, assembly.there.clone()), Note::Part(handle, part)));
             }
         }
-        std::mem::take(&mut self.resumed_due).then(|| {
-            self.turn += 1;
-            (Frame::Resumed(self.turn), Note::Resumed)
-        })
+        std::mem::take(&mut self.resumed_due).then_some((Frame::Resumed, Note::Resumed))
     }
 
     /// What was told did not arrive.
@@ -288,7 +292,7 @@ impl Taker {
             }
             Note::Part(handle, part) => self.parts_due.push_back((handle, part)),
             Note::Resumed => self.resumed_due = true,
-            Note::Hello | Note::Offer(_) | Note::Receipt(_) | Note::Data { .. } => {}
+            Note::Hello | Note::Offer(_) | Note::Withdrawn(_) | Note::Receipt(_) | Note::Data { .. } => {}
         }
     }
 
@@ -305,11 +309,6 @@ impl Taker {
     pub fn next_deadline(&self) -> Option<Instant> {
         let untold = self.objects.values().filter(|taking| !taking.untold.is_empty());
         untold.filter_map(|taking| Some(taking.untold_since? + TELL_EVERY)).min()
-    }
-
-    /// Chunks that are stored, and in all.
-    pub fn progress(&self, handle: Handle) -> Option<(u64, u64)> {
-        self.objects.get(&handle).map(|taking| (taking.have.count(), taking.lens.len() as u64))
     }
 
     fn count(&mut self) {

@@ -180,6 +180,7 @@ impl Depot {
                     assert!(self.disk.custody.insert(self.taking[&handle]), "complete twice");
                     self.hop.answer(handle, Answer::Custody);
                 }
+                Action::Withdrawn(handle) => drop(self.taking.remove(&handle)),
                 Action::Receipt(bytes) => self.receipts.push(bytes),
             }
         }
@@ -388,6 +389,98 @@ fn refusals_full_disks_and_receipts_are_told() {
 }
 
 #[test]
+fn what_was_withdrawn_is_forgotten_and_what_found_no_room_is_offered_again() {
+    let mut world = World::new(7, 0.3);
+    world.depots[1].room = false;
+    for n in 1..=60 {
+        world.depots[0].put(n, &noise(n, 500), 2_000, 3);
+    }
+    world.meet(true);
+    (0..300).for_each(|_| world.step(4));
+    assert_eq!(world.depots[1].taking.len(), 60);
+    // Others have filled the rest of the table, so that what is put on offer now is not heard of.
+    for n in 0..200 {
+        let object = ObjectId(Hash::of(b"x"));
+        let offer = Offer { object, manifest_len: 9, wire_len: 9, priority: 0, deadline_s: 0 };
+        let mut parcel = Vec::new();
+        Frame::Offer(1_000 + n, offer).put(&mut parcel);
+        world.depots[1].hop.handle_parcel(world.now, parcel.into());
+    }
+    let late = world.depots[0].put(61, &noise(61, 500), 2_000, 3);
+    (0..300).for_each(|_| world.step(4));
+    assert!(!world.depots[1].taking.values().any(|object| *object == late), "there is no room");
+    // All but the late one are withdrawn, which the taker hears although much is lost.
+    let others = world.depots[0].offered.clone().into_iter().filter(|(_, object)| *object != late);
+    for (handle, object) in others {
+        world.depots[0].hop.withdraw(handle);
+        world.depots[0].offered.remove(&handle);
+        world.depots[0].disk.custody.remove(&object);
+    }
+    (0..100).for_each(|_| world.step(4));
+    assert!(world.depots[1].taking.keys().all(|handle| *handle >= 1_000), "what was withdrawn is forgotten");
+    world.depots[1].room = true;
+    world.meet(true);
+    world.run_until_given(1, 5_000);
+    assert!(world.depots[1].disk.custody.contains(&late));
+}
+
+#[test]
+fn what_left_last_and_is_not_heard_of_is_repeated_now_and_then() {
+    let start = Instant::now();
+    let [mut giver, mut taker] = [1, 2].map(|store| Depot::new(store, 1, Disk::default()));
+    giver.put(1, &noise(1, 3_000), 60_000, 3);
+    giver.offer_all();
+    let mut now = start;
+    giver.hop.on_contact(now);
+    taker.hop.on_contact(now);
+    // All but data arrives at once, and its fate is known after 20 ms.
+    let mut data = Vec::new();
+    for _ in 0..100 {
+        now += ms(20);
+        for side in 0..2 {
+            let (from, to) = if side == 0 { (&mut giver, &mut taker) } else { (&mut taker, &mut giver) };
+            let sent = from.hop.stats().bytes_sent;
+            while let Some((token, parcel)) = from.hop.poll_parcel(now, MAX) {
+                if from.hop.stats().bytes_sent > sent && from.disk.manifests.len() == to.disk.manifests.len() {
+                    data.push((now, token));
+                    continue;
+                }
+                to.hop.handle_parcel(now, parcel);
+                from.hop.on_fate(now + ms(20), token, true);
+                from.settle(now);
+                to.settle(now);
+            }
+            from.settle(now);
+        }
+    }
+    // Three parcels, which are repeated after some 50 ms, after 100 more, and so on.
+    let sent: Vec<_> = data.iter().map(|(at, _)| (*at - data[0].0).as_millis()).collect();
+    assert_eq!(sent[..9], [0, 0, 0, 60, 60, 60, 160, 160, 160]);
+    assert_eq!(sent.len(), 18, "{sent:?}");
+    // That it is heard of late does no harm.
+    data.iter().for_each(|(_, token)| giver.hop.on_fate(now, *token, false));
+    assert!(giver.hop.poll_parcel(now, MAX).is_some());
+}
+
+#[test]
+fn what_the_contact_can_still_finish_goes_first() {
+    for forecast in [Some(100_000), None] {
+        let mut world = World::new(8, 0.0);
+        let large = world.depots[0].put(1, &noise(1, 900_000), 60_000, 3);
+        world.depots[0].offer_all();
+        let small = world.depots[0].put(2, &noise(2, 30_000), 60_000, 3);
+        world.depots[0].hop.set_forecast(forecast);
+        world.meet(true);
+        while world.depots[1].disk.custody.is_empty() {
+            world.step(2);
+        }
+        // Who knows of no end sends in the order in which they came.
+        let first = if forecast.is_some() { small } else { large };
+        assert!(world.depots[1].disk.custody.contains(&first), "{forecast:?}");
+    }
+}
+
+#[test]
 fn more_objects_than_are_offered_at_a_time_all_get_their_turn() {
     let mut world = World::new(5, 0.2);
     for n in 1..=300 {
@@ -414,7 +507,7 @@ fn a_taker_that_lies_and_a_giver_that_sends_rubbish_do_no_harm() {
         lies.push(Frame::Data(handle, 1, u64::MAX >> 2, Bytes::from_static(b"far")));
         lies.push(Frame::Data(handle, u64::MAX >> 2, 0, Bytes::from_static(b"far")));
         lies.push(Frame::Data(handle, 0, 0, Bytes::from_static(b"again")));
-        lies.push(Frame::Resumed(9));
+        lies.push(Frame::Resumed);
     }
     for lie in &lies {
         let mut parcel = Vec::new();
