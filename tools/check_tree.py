@@ -14,6 +14,7 @@ import sys
 IO = {"async-io", "async-std", "mio", "nix", "noq", "noq-udp", "polling", "rtnetlink", "serialport", "smol", "socket2"}
 IO |= {"tokio", "tokio-serial"}
 OURS = {"aquila", "aquila-proto", "aquila-fec", "aquila-emu", "aquila-plan", "aquila-net", "aquila-lab"}
+OURS |= {"aquila-bundle", "aquila-depot"}
 
 # Crate: those of ours that it may depend on, and what must not be anywhere below it.
 RULES = {
@@ -21,7 +22,9 @@ RULES = {
     "aquila-proto": ({"aquila-fec"}, IO),
     "aquila-emu": (set(), IO | {"noq-proto", "rustls"}),
     "aquila-plan": (set(), IO),
-    "aquila-net": ({"aquila-proto", "aquila-fec"}, set()),
+    "aquila-bundle": (set(), {"noq-proto", "rustls"}),
+    "aquila-depot": ({"aquila-proto", "aquila-fec"}, {"mio", "noq", "noq-udp", "rtnetlink", "socket2", "tokio"}),
+    "aquila-net": ({"aquila-proto", "aquila-fec", "aquila-depot", "aquila-bundle"}, set()),
     "aquila-lab": (OURS - {"aquila", "aquila-lab"}, set()),
     "aquila": (OURS - {"aquila"}, set()),
 }

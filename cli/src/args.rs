@@ -20,6 +20,7 @@ use clap_complete::Shell;
 
 use crate::config::{ControllerName, File, Mtu, Remote, Text};
 use crate::gateway::args::GatewayArgs;
+use crate::mule::args::MuleArgs;
 use crate::plan::args::PlanArgs;
 
 /// One link between aircraft and ground: commands always get through, the picture stays live.
@@ -43,6 +44,8 @@ pub enum Command {
     Ground(LinkArgs),
     /// Carry TCP connections and UDP between programs here and at the far side of a raw radio
     Gateway(GatewayArgs),
+    /// Carry files from where they are made to the shore, by whoever passes
+    Mule(MuleArgs),
     /// Fly a simulated aircraft over an emulated cellular link on this machine
     #[command(after_long_help = DEMO_HELP)]
     Demo(DemoArgs),

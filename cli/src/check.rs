@@ -6,6 +6,7 @@ use std::path::Path;
 use aquila_net::bearer::Source;
 use aquila_net::gateway::TunSpec;
 use aquila_net::mavlink::EndpointSpec;
+use aquila_net::mule::{Reach, Role as MuleRole};
 use aquila_net::radio::LineSpec;
 use aquila_proto::mavlink::Treatment;
 use aquila_proto::mavlink::treatment::message_named;
@@ -13,7 +14,7 @@ use aquila_proto::replication::Reliability;
 use aquila_proto::session::Side;
 
 use crate::args::CheckArgs;
-use crate::config::{self, Environment, GatewaySettings, GatewaySide, Role, Settings};
+use crate::config::{self, Environment, GatewaySettings, GatewaySide, MuleProgram, MuleSettings, Role, Settings};
 use crate::keys;
 
 /// Checks the file and writes what it means for a side to `out`. Gives false if it cannot be used for the side asked for,
@@ -40,7 +41,7 @@ pub fn run(args: &CheckArgs, environment: &Environment, out: &mut impl Write) ->
         }
     }
     if args.side.is_none() && file.gateway != Default::default() {
-        match GatewaySettings::resolve(file, environment) {
+        match GatewaySettings::resolve(file.clone(), environment) {
             Ok(settings) => {
                 usable = true;
                 writeln!(out, "{}: good for a gateway", args.file.display())?;
@@ -49,7 +50,51 @@ pub fn run(args: &CheckArgs, environment: &Environment, out: &mut impl Write) ->
             Err(error) => writeln!(out, "{}: not for a gateway: {error}", args.file.display())?,
         }
     }
+    if args.side.is_none() && file.mule.peers.is_some() {
+        for role in [MuleRole::Node, MuleRole::Carrier, MuleRole::Shore] {
+            match MuleProgram::resolve(file.clone(), role, environment) {
+                Ok(program) => {
+                    usable = true;
+                    writeln!(out, "{}: good for a {} of files", args.file.display(), role.name())?;
+                    describe_mule(&program.mule, out)?;
+                }
+                Err(error) => writeln!(out, "{}: not for a {} of files: {error}", args.file.display(), role.name())?,
+            }
+        }
+    }
     Ok(usable)
+}
+
+fn describe_mule(mule: &MuleSettings, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "  files      {} in {}", mule.role.name(), mule.store.display())?;
+    for peer in &mule.peers {
+        let partner = peer.partner(mule.role);
+        let goes = match (partner.gives_to, partner.takes_from) {
+            (true, true) => "files go both ways",
+            (true, false) => "gets files",
+            (false, true) => "gives files",
+            (false, false) => "nothing goes either way",
+        };
+        let how = match &peer.reach {
+            Reach::At(remote) => format!("at {remote}"),
+            Reach::Listen(address) => format!("comes to {address}"),
+            Reach::Discover => "is looked for".into(),
+        };
+        writeln!(out, "  store      {}: {goes}, {how}{}", partner.name, if peer.radio { ", by radio" } else { "" })?;
+    }
+    if let Some(spool) = &mule.spool {
+        writeln!(out, "  spool      {}", spool.display())?;
+    }
+    if let Some(shore) = &mule.shore {
+        writeln!(out, "  deliver    to {}", shore.folder.display())?;
+    }
+    for key in &mule.sources {
+        writeln!(out, "  source     {}", key.fingerprint())?;
+    }
+    for key in &mule.shores {
+        writeln!(out, "  shore      {}", key.fingerprint())?;
+    }
+    Ok(())
 }
 
 fn describe_gateway(settings: &GatewaySettings, out: &mut impl Write) -> io::Result<()> {
@@ -115,6 +160,7 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out, "  packets    {} bytes of UDP payload at most", link.mtu)?;
     writeln!(out, "  state      {}", link.state.display())?;
+    settings.mule.as_ref().map_or(Ok(()), |mule| describe_mule(mule, out))?;
     for endpoint in &settings.endpoints {
         writeln!(out, "  mavlink    {endpoint}")?;
         if let EndpointSpec::Serial { path, .. } = endpoint

@@ -6,12 +6,14 @@ use std::task::Poll;
 
 use anyhow::Context;
 use aquila_net::bearer::BearerSpec;
+use aquila_net::mule::{Bundles, Discovery, LinkSpec, Mule, Partner, Role as Does, serve};
 use aquila_net::node::{Node, NodeConfig, Role};
 use aquila_proto::identity::Identity;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{self, Settings};
+use crate::config::{self, MuleSettings, Settings};
+use crate::mule;
 
 /// Runs one side until SIGTERM or SIGINT. With SIGHUP `reload` is asked for the bearers that there are to be; without it, or at a
 /// terminal that is closed, that ends it as well.
@@ -24,7 +26,14 @@ pub fn run(settings: Settings, identity: Identity, reload: Option<Reload>) -> an
         let reload = reload.filter(|_| !std::io::stdin().is_terminal());
         let termination = termination(reload.is_none())?;
         let camera = settings.video.camera.clone();
-        let mut node = Node::start(node_config(settings, identity)).await?;
+        let files = settings.mule.clone();
+        let config = node_config(settings, identity);
+        let template = config.clone();
+        let mut node = Node::start(config).await?;
+        let files = match files {
+            Some(files) => Some(carry(&mut node, &files, &template).await?),
+            None => None,
+        };
         #[cfg(feature = "gstreamer")]
         let _filming = camera.map(|camera| film(&mut node, &camera)).transpose()?;
         #[cfg(not(feature = "gstreamer"))]
@@ -35,10 +44,49 @@ pub fn run(settings: Settings, identity: Identity, reload: Option<Reload>) -> an
         let listening = node.local_addr().map(|address| address.to_string());
         let status = node.status_addr().map(|address| format!("http://{address}/"));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), side, fingerprint, peer, listening, status, "started");
-        node.run(termination).await;
+        match files {
+            None => node.run(termination).await,
+            Some(Files { mule, bundles, links, discovery }) => {
+                // One of both hears that the program is to end, and the other from it.
+                let (stop, stopped) = oneshot::channel::<()>();
+                let flying = async {
+                    node.run(termination).await;
+                    drop(stop);
+                };
+                let others = serve(&mule, links, discovery, |_| {}, async {
+                    let _ = stopped.await;
+                });
+                // The link goes on without files.
+                let others = async { others.await.inspect_err(|error| tracing::error!(%error, "no more files")) };
+                let ended = tokio::join!(flying, others).1;
+                mule::close(mule, bundles).await;
+                ended?;
+            }
+        }
         tracing::info!("ended");
         Ok(())
     })
+}
+
+/// Files beside all else.
+struct Files {
+    mule: Mule,
+    bundles: Option<Bundles>,
+    links: Vec<LinkSpec>,
+    discovery: Discovery,
+}
+
+/// Files go beside all else on this link, and to and from other stores.
+async fn carry(node: &mut Node, settings: &MuleSettings, template: &NodeConfig) -> anyhow::Result<Files> {
+    let (mule, bundles) = mule::open(settings, template.identity.clone()).await?;
+    let (name, gives_to, takes_from) = match settings.role {
+        Does::Carrier => ("ground", true, false),
+        _ => ("air", false, true),
+    };
+    let name = name.to_owned();
+    node.set_files(mule.meet(Partner { key: template.peer, name, gives_to, takes_from, expected: None }));
+    let links = mule::links(settings, &template.identity, template);
+    Ok(Files { mule, bundles, links, discovery: settings.discovery.clone() })
 }
 
 /// Starts the camera that films in this process.

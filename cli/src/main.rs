@@ -9,6 +9,7 @@ mod keys;
 mod lab;
 mod link;
 mod man;
+mod mule;
 mod plan;
 #[cfg(test)]
 mod testing;
@@ -79,6 +80,7 @@ fn run(command: Command, out: &mut Vec<u8>) -> Result<(), Failure> {
         }
         Command::Lab(args) => lab::run(args.command, out),
         Command::Plan(args) => plan::run(args, out),
+        Command::Mule(args) => mule::run(args, out),
         Command::Completions { shell } => {
             man::completions(shell, out);
             Ok(())

@@ -30,6 +30,88 @@ fn main() {
     passthrough();
     plan();
     transfer();
+    bundle();
+    tcpcl();
+    pack();
+}
+
+fn bundle() {
+    use aquila_bundle::{Draft, Part, PartOf};
+    let [source, destination] = ["dtn://a/out", "ipn:5.1"].map(|name| name.parse().expect("a name"));
+    // Four days from the time at which it is read: carried as it is.
+    let draft = Draft::new(source, destination, 1_795_376_000_000, std::time::Duration::from_secs(345_600));
+    seed("bundle", "hops", &[&[0], &draft.build(b"payload").expect("a bundle")[..]].concat());
+    let no_clock = Draft { created_ms: None, hop_limit: None, ..draft.clone() };
+    seed("bundle", "age", &[&[0], &no_clock.build(b"payload").expect("a bundle")[..]].concat());
+    let plain = Draft { hop_limit: None, ..draft };
+    seed("bundle", "plain", &[&[0], &plain.build(&[7; 300]).expect("a bundle")[..]].concat());
+    // As dtn7 0.21 sent it: previous node and hop count, no checksums.
+    let dtn7 = b"\x9f\x88\x07\x1a\x00\x02\x00\x04\x00\x82\x01\x68//two/in\x82\x01\x68//one/in\x82\x01\x68//one/in\
+        \x82\x1b\x00\x00\x00\xc5\x99\xfd\x94\xc9\x00\x1a\x00\x36\xee\x80\x85\x06\x03\x00\x00\x49\x82\x01\x66//one/\
+        \x85\x0a\x02\x00\x00\x44\x82\x18\x20\x01\x85\x01\x01\x00\x00\x45hello\xff";
+    seed("bundle", "dtn7", &[&[0], &dtn7[..]].concat());
+    // The same with the hop count covered by an integrity block, and by a confidentiality block (RFC 9172 §3.6).
+    let (head, tail) = dtn7.split_at(dtn7.len() - 12);
+    for (name, kind) in [("integrity", 11), ("confidentiality", 12)] {
+        let block =
+            [&[0x85, kind, 4, 1, 0, 0x50][..], b"\x81\x02\x18\x63\x00\x82\x02\x82\x01\x01\x81\x81\x82\x00\x41\x00"];
+        seed("bundle", name, &[&[0], head, &block.concat(), tail].concat());
+    }
+    let of = PartOf { object: [1; 32], total: 900, hash: [2; 32], path: "ctd/cast.cnv".into() };
+    let part = Part { of, offset: 100, data: &[3; 200] };
+    seed("bundle", "part", &[&[1], &part.encode().expect("a piece")[..]].concat());
+    let mut pieces = vec![2];
+    for (which, from, len) in
+        [(1u8, 0u16, 300u16), (2, 500, 600), (1, 200, 400), (2, 0, 550), (3, 0, 100), (2, 1100, 100)]
+    {
+        pieces.extend([which, 0, 0]);
+        pieces.extend(from.to_be_bytes());
+        pieces.extend(len.to_be_bytes());
+        pieces.push(0);
+    }
+    seed("bundle", "pieces", &pieces);
+}
+
+fn tcpcl() {
+    use aquila_bundle::tcpcl::{Extension, Message, Refusal, TermReason, TransferId};
+    let node = "dtn://a/".into();
+    let init = Message::SessInit { keepalive: 30, segment_mru: 500, transfer_mru: 4000, node, extensions: vec![] };
+    // Each piece of what is said behind its length, as a step.
+    let said = |pieces: &[&[u8]]| -> Vec<u8> {
+        pieces.iter().flat_map(|piece| [&[2, piece.len() as u8], *piece].concat()).collect()
+    };
+    let contact: &[u8] = b"dtn!\x04\x00";
+    let keepalive = Message::Keepalive.encode();
+    let contacts = said(&[contact, &init.encode(), &keepalive]);
+    seed("tcpcl", "passive", &[&[0], &contacts[..]].concat());
+    seed("tcpcl", "active", &[&[1], &contacts[..], &[0, 0, 4, 0]].concat());
+    let length = Extension { critical: true, kind: 1, value: 300u64.to_be_bytes().to_vec().into() };
+    let segment = |start, end, id, len| {
+        let extensions = if start { vec![length.clone()] } else { vec![] };
+        Message::Segment { start, end, id: TransferId(id), extensions, len }.encode()
+    };
+    let (data, whole) = ([5; 200], segment(true, true, 8, 200));
+    let transfer =
+        said(&[&segment(true, false, 7, 200), &data, &segment(false, true, 7, 100), &data[..100], &whole, &data]);
+    let accept = [0, 3];
+    let term = Message::Term { reply: false, reason: TermReason::IdleTimeout }.encode();
+    seed("tcpcl", "transfers", &[&[2], &transfer[..], &accept, &said(&[&term])].concat());
+    // Two bundles of ours; one is acknowledged, the other refused.
+    let answers = said(&[
+        &Message::Ack { flags: 3, id: TransferId(0), len: 90 }.encode(),
+        &Message::Refuse { reason: Refusal::NoResources, id: TransferId(1) }.encode(),
+        &[99],
+    ]);
+    seed("tcpcl", "answers", &[&[2, 0, 0, 0, 90, 0, 0, 1, 44], &answers[..]].concat());
+    // Contact, then bundles both ways, accepted and refused; time goes on; the end.
+    let all = |n: u8| [n, 0xff, 0xff];
+    let exchange = [all(4), all(5), all(4), all(5)].concat();
+    let bundles = [0, 0, 2, 0, 0, 0, 7, 0, 1, 0, 1, 99, 1, 0, 0, 9];
+    let decide = [1, 3, 1, 3, 0, 5];
+    let end = [0, 7];
+    let two =
+        [&[3][..], &exchange, &bundles, &exchange, &decide, &exchange, &[2, 200], &decide, &exchange, &end, &exchange];
+    seed("tcpcl", "two", &two.concat());
 }
 
 fn transfer() {
@@ -77,6 +159,25 @@ fn transfer() {
     (0..2).for_each(|part| take.extend([1, 9, 1, 1, part, 0, 0, 1, 9, 0, 2, part + 1, 0, 2]));
     take.extend([1, 12, 1, 1, 1, 12, 2, 0, 0, 1, 0, 0, 0, 15, 100, 1, 11, 2, 2, 11, 3, 0, 10, 3, 1, 2, 3]);
     seed("transfer", "taking", &take);
+}
+
+fn pack() {
+    use aquila_depot::pack::{Entry, write};
+    let entry = |path, content| Entry { path, modified_ns: 1_790_000_000_000_000_000, content };
+    let put = |name: &str, entries: &[Entry<'_>]| {
+        seed("pack", name, &write(entries).expect("a pack that can be read"));
+    };
+    put("one", &[entry("a", b"1")]);
+    put(
+        "some",
+        &[entry("ctd/cast 7.cnv", b"depth 1"), entry("ctd/empty", b""), entry("log/\u{f8}.txt", b"two\nlines")],
+    );
+    let paths: Vec<_> = (0..80).map(|n| format!("f{n:02}")).collect();
+    put("many", &paths.iter().map(|path| entry(path, path.as_bytes())).collect::<Vec<_>>());
+    // What leads out, and what promises more than there is.
+    let evil = |path: &[u8], len: &[u8]| [&b"aqP1\x01"[..], &[path.len() as u8], path, len, &[0; 8], b"x"].concat();
+    seed("pack", "leads_out", &evil(b"../x", &[1]));
+    seed("pack", "too_long", &evil(b"x", &[0xff; 8]));
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aquila_proto::Bitrate;
 use aquila_proto::ByteCount;
 use aquila_proto::aerotp::{
-    ConnectionConfig, ConnectionId, Endpoint, EndpointConfig, LineConfig, Port, Protection, RadioConfig,
+    ConnectionConfig, ConnectionId, Endpoint, EndpointConfig, EndpointEvent, LineConfig, Port, Protection, RadioConfig,
     SecurityConfig, TransferMode,
 };
 use aquila_proto::gateway::{
@@ -109,7 +109,6 @@ pub fn gateway(data: &[u8]) {
     let mut connections: Vec<ConnectionId> = Vec::new();
     let mut unread: BTreeMap<FlowId, (u64, u64)> = BTreeMap::new();
     let target: std::net::SocketAddr = "127.0.0.1:22".parse().expect("an address");
-    let mut packet = Vec::new();
     for step in 0..400u16 {
         if input.is_empty() && step > 40 {
             break;
@@ -168,29 +167,7 @@ pub fn gateway(data: &[u8]) {
             }
         }
         now += Duration::from_millis(5);
-        peer.handle_timeout(now);
-        gateway.handle_timeout(now);
-        for _ in 0..200 {
-            if peer.poll_transmit(now, &mut packet).is_none() {
-                break;
-            }
-            gateway.handle_bytes(now, &packet);
-        }
-        for _ in 0..200 {
-            if !gateway.poll_transmit(now, &mut packet) {
-                break;
-            }
-            peer.handle_segment(now, 0, &mut packet);
-        }
-        let _ = gateway.poll_timeout(now);
-        while let Some(event) = peer.poll_event() {
-            if let aquila_proto::aerotp::EndpointEvent::Opened { connection, .. } = event {
-                connections.push(connection);
-            }
-        }
-        for connection in &connections {
-            while peer.read(now, *connection).is_some() {}
-        }
+        exchange(now, &mut peer, &mut gateway, &mut connections);
         while let Some(action) = gateway.poll_action() {
             match action {
                 Action::Dial { flow, .. } => {
@@ -209,6 +186,39 @@ pub fn gateway(data: &[u8]) {
         }
         assert!(gateway.flows(now).count() <= 6);
         assert!(gateway.stats(now).custody <= ByteCount(50_000));
+    }
+}
+
+/// Both ends say what they have to say, and the peer reads what has come.
+pub fn exchange<C: Custody>(
+    now: Instant,
+    peer: &mut Endpoint,
+    gateway: &mut Gateway<C>,
+    connections: &mut Vec<ConnectionId>,
+) {
+    let mut packet = Vec::new();
+    peer.handle_timeout(now);
+    gateway.handle_timeout(now);
+    for _ in 0..200 {
+        if peer.poll_transmit(now, &mut packet).is_none() {
+            break;
+        }
+        gateway.handle_bytes(now, &packet);
+    }
+    for _ in 0..200 {
+        if !gateway.poll_transmit(now, &mut packet) {
+            break;
+        }
+        peer.handle_segment(now, 0, &mut packet);
+    }
+    let _ = gateway.poll_timeout(now);
+    while let Some(event) = peer.poll_event() {
+        if let EndpointEvent::Opened { connection, .. } = event {
+            connections.push(connection);
+        }
+    }
+    for connection in connections {
+        while peer.read(now, *connection).is_some() {}
     }
 }
 

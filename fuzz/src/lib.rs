@@ -5,11 +5,13 @@
 //! the bytes; inputs that end early are short lists.
 
 mod aerotp;
+mod bundle;
 mod endpoint;
 mod fec;
 mod gateway;
 mod input;
 mod mavlink;
+mod pack;
 mod passthrough;
 mod plan;
 mod quic;
@@ -17,6 +19,7 @@ mod restart;
 mod router;
 mod score;
 mod session;
+mod tcpcl;
 mod texts;
 mod trace;
 mod transfer;
@@ -24,10 +27,12 @@ mod video;
 mod wire;
 
 pub use aerotp::{association, deframer, inner_options, segment};
+pub use bundle::bundle;
 pub use endpoint::endpoint;
 pub use fec::{copies, correct, window};
 pub use gateway::gateway;
 pub use mavlink::mavlink;
+pub use pack::pack;
 pub use passthrough::passthrough;
 pub use plan::{flight_log, mission, scenario, tables};
 pub use quic::bearer;
@@ -35,6 +40,7 @@ pub use restart::{replay_window, resumption, store};
 pub use router::router;
 pub use score::score;
 pub use session::session;
+pub use tcpcl::tcpcl;
 pub use texts::{config, texts};
 pub use trace::trace;
 pub use transfer::transfer;
@@ -50,9 +56,10 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 30] = [
+pub const TARGETS: [(&str, Target); 33] = [
     ("association", association),
     ("bearer", bearer),
+    ("bundle", bundle),
     ("config", config),
     ("copies", copies),
     ("correct", correct),
@@ -63,6 +70,7 @@ pub const TARGETS: [(&str, Target); 30] = [
     ("inner_options", inner_options),
     ("mavlink", mavlink),
     ("mission", mission),
+    ("pack", pack),
     ("passthrough", passthrough),
     ("reassembly", reassembly),
     ("replay_window", replay_window),
@@ -75,6 +83,7 @@ pub const TARGETS: [(&str, Target); 30] = [
     ("session", session),
     ("store", store),
     ("tables", tables),
+    ("tcpcl", tcpcl),
     ("texts", texts),
     ("trace", trace),
     ("transfer", transfer),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aquila_proto::Bitrate;
 use aquila_proto::aerotp::{
-    ConnectionConfig, ConnectionId, Endpoint, EndpointConfig, EndpointEvent, LineConfig, Port, Protection, RadioConfig,
+    ConnectionConfig, ConnectionId, Endpoint, EndpointConfig, LineConfig, Port, Protection, RadioConfig,
     SecurityConfig, TransferMode,
 };
 use aquila_proto::gateway::{
@@ -94,7 +94,6 @@ pub fn passthrough(data: &[u8]) {
     let mut stands: BTreeMap<[SocketAddr; 2], Stand> = BTreeMap::new();
     // What the peer has ever said that it has acknowledged.
     let mut most_acked = 0;
-    let mut packet = Vec::new();
     for step in 0..400u16 {
         if input.is_empty() && step > 40 {
             break;
@@ -122,29 +121,7 @@ pub fn passthrough(data: &[u8]) {
             _ => now += input.step().min(Duration::from_secs(100)),
         }
         now += Duration::from_millis(5);
-        peer.handle_timeout(now);
-        gateway.handle_timeout(now);
-        for _ in 0..200 {
-            if peer.poll_transmit(now, &mut packet).is_none() {
-                break;
-            }
-            gateway.handle_bytes(now, &packet);
-        }
-        for _ in 0..200 {
-            if !gateway.poll_transmit(now, &mut packet) {
-                break;
-            }
-            peer.handle_segment(now, 0, &mut packet);
-        }
-        let _ = gateway.poll_timeout(now);
-        while let Some(event) = peer.poll_event() {
-            if let EndpointEvent::Opened { connection, .. } = event {
-                connections.push(connection);
-            }
-        }
-        for connection in &connections {
-            while peer.read(now, *connection).is_some() {}
-        }
+        crate::gateway::exchange(now, &mut peer, &mut gateway, &mut connections);
         while let Some(action) = gateway.poll_action() {
             if let Action::Admit { flow, .. } = action {
                 let result = if input.u8() < 230 { Ok(()) } else { Err(Reason::NotAllowed) };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::{ModemSpec, Script, parse_answer, parse_json};
+use aquila_net::mule::{Beacon, PeerSpec, RouteSpec};
 use aquila_net::video::VideoSpec;
 use aquila_proto::Side;
 use aquila_proto::identity::PublicKey;
@@ -33,6 +34,15 @@ pub fn texts(data: &[u8]) {
     if let Ok(spec) = text.parse::<VideoSpec>() {
         assert_eq!(spec.to_string().parse(), Ok(spec.clone()));
         let _ = spec.for_output();
+    }
+    if let Ok(spec) = text.parse::<PeerSpec>() {
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+    }
+    if let Ok(route) = text.parse::<RouteSpec>() {
+        assert_eq!(route.to_string(), text);
+    }
+    if let Some(beacon) = Beacon::parse(data) {
+        assert_eq!(beacon.to_bytes(), data);
     }
     if let Ok(spec) = text.parse::<ModemSpec>() {
         assert_eq!(spec.to_string().parse(), Ok(spec));

@@ -23,8 +23,8 @@ pub fn transfer(data: &[u8]) {
         0 => {
             if let Ok(manifest) = Manifest::parse(bytes) {
                 assert!(manifest.chunks.iter().all(|chunk| (1..=Chunk::MAX).contains(&chunk.wire_len())));
-                assert!(!manifest.path.contains("..") || manifest.path.split('/').all(|part| part != ".."));
-                assert!(!manifest.path.starts_with('/') && (1..=7).contains(&manifest.priority.max(1)));
+                assert!(manifest.path.split('/').all(|part| part != ".."));
+                assert!(!manifest.path.starts_with('/') && manifest.priority <= 7 && manifest.number > 0);
             }
         }
         1 => {
@@ -73,7 +73,10 @@ fn steps(input: &mut Input<'_>) {
                 hand(&mut hop, now, &Frame::Chunks(handle, (u64::from(input.u8() & 15), end), span));
             }
             6 => hand(&mut hop, now, &Frame::Part(handle, u64::from(input.u8() & 31), ranges(input))),
-            7 => hand(&mut hop, now, &Frame::Resumed(0)),
+            7 => {
+                let frame = if input.bool() { Frame::Resumed } else { Frame::Withdrawn(handle) };
+                hand(&mut hop, now, &frame);
+            }
             8 => {
                 let manifest_len = if input.bool() { input.u32() } else { u32::from(input.u8()) };
                 let offer = Offer {

@@ -29,8 +29,8 @@ macro_rules! targets {
 }
 
 targets! {
-    association bearer config copies correct deframer endpoint flight_log gateway inner_options mavlink mission passthrough reassembly replay_window
-    resumption router rtp scenario score segment session store tables texts trace transfer video_queue window wire
+    association bearer bundle config copies correct deframer endpoint flight_log gateway inner_options mavlink mission pack passthrough reassembly replay_window
+    resumption router rtp scenario score segment session store tables tcpcl texts trace transfer video_queue window wire
 }
 
 fn replay(name: &str, target: Target) {

@@ -1,11 +1,13 @@
 //! Tokio drivers for the sans-IO core.
 
+mod attach;
 pub mod bearer;
 pub mod camera;
 pub mod encoder;
 pub mod gateway;
 pub mod mavlink;
 pub mod modem;
+pub mod mule;
 pub mod netwatch;
 pub mod node;
 pub mod radio;
@@ -13,3 +15,5 @@ pub mod socket;
 pub mod status;
 pub mod store;
 pub mod video;
+
+pub use attach::attach_tun;

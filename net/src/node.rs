@@ -37,6 +37,7 @@ pub use snapshot::Snapshots;
 use crate::bearer::BearerSpec;
 use crate::encoder;
 use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
+use crate::mule::{Contact, News};
 use crate::netwatch::{self, NetworkChange};
 use crate::radio::{LineInput, LineNews, RadioLine, RadioSpec};
 use crate::socket::Datagram;
@@ -139,6 +140,7 @@ pub struct Node {
     published: watch::Sender<StatusSnapshot>,
     camera: Option<mpsc::Sender<CameraRequest>>,
     wanted: Option<mpsc::Receiver<Vec<BearerSpec>>>,
+    files: Option<Contact>,
     gate: FrameGate,
     questions: mpsc::Receiver<gate::Question>,
     events: Option<mpsc::Sender<NodeEvent>>,
@@ -224,6 +226,7 @@ impl Node {
             published,
             camera: config.encoder.as_ref().map(encoder::serve),
             wanted: None,
+            files: None,
             gate,
             questions,
             events: None,
@@ -270,6 +273,11 @@ impl Node {
         self.wanted = Some(wanted);
     }
 
+    /// Files are carried beside all else.
+    pub fn set_files(&mut self, files: Contact) {
+        self.files = Some(files);
+    }
+
     /// For encoders that ask before each frame.
     pub fn frame_gate(&self) -> FrameGate {
         self.gate.clone()
@@ -290,7 +298,9 @@ impl Node {
         self.session.handle_timeout(now);
         self.drain(now);
         loop {
-            let timer = self.deadline.min(next_snapshot).min(self.lanes.changes_due().unwrap_or(next_snapshot));
+            let files_due = self.files.as_ref().and_then(|files| files.next_deadline(&self.session));
+            let dues = [self.lanes.changes_due(), files_due, Some(self.deadline)];
+            let timer = dues.into_iter().flatten().fold(next_snapshot, Instant::min);
             tokio::select! {
                 () = &mut shutdown => break,
                 lane = self.lanes.sockets.receive(&mut batch) => self.on_datagrams(lane, &mut batch),
@@ -301,12 +311,15 @@ impl Node {
                 (lane, radio) = self.lanes.modems.heard() => self.on_radio(lane, &radio),
                 change = from(&mut self.network) => self.on_network_change(change),
                 wanted = from(&mut self.wanted) => self.on_wanted(&wanted),
+                news = heard(&mut self.files) => self.on_store_news(news),
                 (lane, address) = self.lanes.diallers.resolved() => self.on_address(lane, address),
                 () = tokio::time::sleep_until(timer.into()) => {}
             }
             let now = Instant::now();
             if now >= self.deadline {
                 self.session.handle_timeout(now);
+                self.drain(now);
+            } else if files_due.is_some_and(|due| now >= due) {
                 self.drain(now);
             }
             if self.lanes.changes_due().is_some_and(|due| now >= due) {
@@ -405,6 +418,17 @@ impl Node {
         self.lanes.flush();
     }
 
+    fn on_store_news(&mut self, first: News) {
+        let now = Instant::now();
+        let Some(files) = &mut self.files else { return };
+        let mut next = Some(first);
+        while let Some(news) = next {
+            files.on_news(now, news);
+            next = files.try_heard();
+        }
+        self.drain(now);
+    }
+
     fn on_radio(&mut self, lane: usize, radio: &Radio) {
         let bearer = self.lanes.get(lane).bearer;
         self.session.set_radio(Instant::now(), bearer, radio);
@@ -444,6 +468,16 @@ impl Node {
                 store.save_replay(&snapshot);
             }
         }
+        loop {
+            self.drain_session(now);
+            // What the files have to say is more for the session to do.
+            if !self.files.as_mut().is_some_and(|files| files.pump(now, &mut self.session)) {
+                break;
+            }
+        }
+    }
+
+    fn drain_session(&mut self, now: Instant) {
         let mut events = Vec::new();
         loop {
             match self.session.poll_output(now) {
@@ -637,6 +671,14 @@ async fn from<T>(watch: &mut Option<mpsc::Receiver<T>>) -> T {
         }
     }
     std::future::pending().await
+}
+
+/// What the store says; for ever if there is none.
+async fn heard(files: &mut Option<Contact>) -> News {
+    match files {
+        Some(files) => files.heard().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// An IPv4 peer seen by an IPv6 socket, as IPv4.

@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use super::congestion::Congestion;
 use super::gateway::Gateway;
+use super::mule::Mule;
 use super::units::{Bytes, Chance, Count, Mtu, Ratio, Remote, Speed, Text, Time};
 
 /// A whole configuration file. The fields are its sections and keys, where they are explained.
@@ -30,6 +31,7 @@ pub struct File {
     pub replication: Replication,
     pub congestion: Congestion,
     pub gateway: Gateway,
+    pub mule: Mule,
     pub status: Status,
     pub log: Log,
 }

@@ -6,6 +6,7 @@
 mod congestion;
 mod file;
 mod gateway;
+mod mule;
 mod settings;
 mod units;
 
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 pub use congestion::ControllerName;
 pub use file::File;
 pub use gateway::{GatewaySettings, GatewaySide};
+pub use mule::{DeleteWhen, MuleProgram, MuleSettings, store_folder};
 pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
 pub use units::{Mtu, Remote, Text};
 

@@ -11,6 +11,7 @@ use aquila_net::camera::CameraSetup;
 use aquila_net::encoder::{EncoderSetup, EncoderSpec, Ladder, LadderError, Rung};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
+use aquila_net::mule::Role as Does;
 use aquila_net::radio::RadioSpec;
 use aquila_net::status::Exposure;
 use aquila_net::video::{Flow, MAX_FLOWS, ParseVideoError, VideoSpec};
@@ -25,6 +26,7 @@ use aquila_proto::{BearerId, Class};
 use tracing_subscriber::EnvFilter;
 
 use super::file::{self, File, Replicated, Status, Treatment};
+use super::mule::{Mule, MuleSettings};
 use super::units::{DEFAULT_PORT, Mtu, Remote, Speed, Text};
 
 /// Everything that one side needs to know.
@@ -56,6 +58,8 @@ pub struct Settings {
     pub replicated: Vec<Class>,
     /// What holds video and bulk back.
     pub congestion: CongestionConfig,
+    /// Files that are carried beside all else, if any are.
+    pub mule: Option<MuleSettings>,
     /// Where the status page is served, and to whom.
     pub status: Option<(SocketAddr, Exposure)>,
     /// What is logged, as `tracing_subscriber::EnvFilter` reads it.
@@ -147,6 +151,28 @@ pub enum Invalid {
         "[gateway] side is missing: write side = \"air\" in the aircraft and \"ground\" on the ground, or use --side"
     )]
     NoGatewaySide,
+    /// A shore without a folder.
+    #[error("[mule] deliver is missing: where do files end? Write deliver = \"/srv/files\" or use --deliver")]
+    NoMuleFolder,
+    /// A folder of what is no shore.
+    #[error("[mule] deliver is for a shore; this is a {0}, which hands files on")]
+    MuleFolder(&'static str),
+    /// A spool of a shore.
+    #[error("[mule] spool is for nodes and carriers; a shore gives files to nobody")]
+    MuleSpool,
+    /// Bundles the wrong way.
+    #[error(
+        "[mule] bundles_listen is for nodes and carriers, where bundles come in, and bundles_to for shores, where they leave; this is a {0}"
+    )]
+    MuleBundles(&'static str),
+    /// What we are called among those who send bundles.
+    #[error(
+        "[mule] bundles_node is missing: what is this node called? Write bundles_node = \"dtn://ship/\" or use --bundles-node"
+    )]
+    NoMuleBundlesNode,
+    /// Another store twice.
+    #[error("[mule] peers has {} twice, or as well as the other side of the link", .0.fingerprint())]
+    MulePeerTwice(PublicKey),
     /// Neither listening nor connecting.
     #[error(
         "[link] connect is missing: where is the ground station? Write connect = \"HOST:{DEFAULT_PORT}\" or use --connect; \
@@ -243,11 +269,18 @@ impl Settings {
     /// What `file` means for `side`.
     pub fn resolve(file: File, side: Side, environment: &Environment) -> Result<Self, Invalid> {
         let state = file.link.state.clone().or_else(|| environment.state.clone());
-        let log = file.log.level.unwrap_or_else(|| DEFAULT_LOG.to_owned());
+        let log = file.log.level.clone().unwrap_or_else(|| DEFAULT_LOG.to_owned());
         if EnvFilter::try_new(&log).is_err() {
             return Err(Invalid::Log(log));
         }
-        let Text(peer) = file.identity.peer.ok_or(Invalid::NoPeer)?;
+        let Text(peer) = file.identity.peer.clone().ok_or(Invalid::NoPeer)?;
+        // An aircraft brings files home, unless something else is said.
+        let (role, other) = match side {
+            Side::Air => (Does::Carrier, Does::Shore),
+            Side::Ground => (Does::Shore, Does::Carrier),
+        };
+        let is_set = file.mule != Mule::default();
+        let mule = is_set.then(|| MuleSettings::resolve(&file, role, Some((peer, other)), environment)).transpose()?;
         Ok(Self {
             side,
             key: file.identity.key.map_or_else(|| key_file(state.clone()), Ok)?,
@@ -262,6 +295,7 @@ impl Settings {
             reliability: reliability(&file.replication),
             replicated: replicated(&file.replication),
             congestion: file.congestion.resolve(),
+            mule,
             status: status(file.status),
             log,
         })

@@ -1,6 +1,7 @@
 //! Files with mistakes, command lines over files, and the sample.
 
 use aquila_net::encoder::EncoderKind;
+use aquila_net::mule::Role as MuleRole;
 use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::{Delivery, lookup_name};
 use aquila_proto::session::Side;
@@ -262,6 +263,41 @@ fn shown_gateway(text: &str) -> String {
     format!("{:?}", GatewaySettings::resolve(file, &environment()).unwrap())
 }
 
+/// What `text` means for a carrier of files.
+fn shown_mule(text: &str) -> String {
+    let file = read(text).unwrap_or_else(|error| panic!("{error}"));
+    format!("{:?}", MuleProgram::resolve(file, MuleRole::Carrier, &environment()).unwrap())
+}
+
+#[test]
+fn stores_of_files_say_what_they_lack_and_whom_they_believe() {
+    let other = "aq1:3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
+    let resolve_as = |text: &str, role| MuleProgram::resolve(read(text).unwrap(), role, &environment());
+    for (text, role, hint) in [
+        ("", MuleRole::Shore, "--deliver"),
+        ("[mule]\ndeliver = '/srv'", MuleRole::Node, "this is a node"),
+        ("[mule]\ndeliver = '/srv'\nspool = '/data'", MuleRole::Shore, "spool"),
+        (&format!("[mule]\npeers = ['{PEER}', '{PEER},radio']"), MuleRole::Carrier, "twice"),
+        ("[log]\nlevel = '=='", MuleRole::Carrier, "[log]"),
+        ("[mule]\nbundles_listen = '127.0.0.1:4556'", MuleRole::Node, "--bundles-node"),
+        ("[mule]\nbundles_to = ['*=127.0.0.1:4556']", MuleRole::Node, "this is a node"),
+        ("[mule]\ndeliver = '/srv'\nbundles_listen = '127.0.0.1:4556'", MuleRole::Shore, "this is a shore"),
+    ] {
+        let error = resolve_as(text, role).unwrap_err().to_string();
+        assert!(error.contains(hint), "{text}: {error}");
+    }
+    let text = format!("[mule]\npeers = ['{PEER}@ship:9410,radio', '{other}@office:9410,shore']");
+    let carrier = resolve_as(&text, MuleRole::Carrier).unwrap().mule;
+    assert_eq!(carrier.sources, [PEER.parse().unwrap()], "what the node has is taken");
+    assert_eq!(carrier.shores, [other.parse().unwrap()], "the shore is believed");
+    // In the aircraft the ground station is a shore, and on the ground the aircraft a carrier.
+    let air = resolve("[mule]\nlook = ['wlan0']", Side::Air).unwrap().mule.unwrap();
+    assert_eq!((air.role, air.shores.len(), air.sources.len()), (MuleRole::Carrier, 1, 0));
+    let ground = resolve("[mule]\ndeliver = '/srv'", Side::Ground).unwrap().mule.unwrap();
+    assert_eq!((ground.role, ground.shores.len(), ground.sources.len()), (MuleRole::Shore, 0, 1));
+    assert!(resolve("", Side::Ground).unwrap().mule.is_none());
+}
+
 #[test]
 fn a_gateway_says_what_it_lacks_and_refuses_what_makes_no_sense() {
     let peer = format!("[identity]\npeer = '{PEER}'\n[gateway]\n");
@@ -303,6 +339,16 @@ fn the_sample_says_nothing_but_defaults() {
         ("gateway", "intercepts"),
         ("gateway", "tun"),
         ("gateway", "rules"),
+        ("mule", "store"),
+        ("mule", "peers"),
+        ("mule", "spool"),
+        ("mule", "deliver"),
+        ("mule", "quota"),
+        ("mule", "announce"),
+        ("mule", "look"),
+        ("mule", "bundles_node"),
+        ("mule", "bundles_listen"),
+        ("mule", "bundles_to"),
         ("status", "listen"),
         ("video", "camera"),
         ("video", "encoder"),
@@ -318,6 +364,10 @@ fn the_sample_says_nothing_but_defaults() {
         }
         if section == "gateway" {
             assert_eq!(shown_gateway(&text), shown_gateway(""), "not a default: [{section}] {line}");
+            continue;
+        }
+        if section == "mule" {
+            assert_eq!(shown_mule(&text), shown_mule("[mule]"), "not a default: [{section}] {line}");
             continue;
         }
         if let Some(controller) = section.strip_prefix("congestion.") {
@@ -343,7 +393,7 @@ fn the_sample_has_every_key() {
     }
     let sample = sample_keys();
     let sections = expected("[no_such_section]");
-    assert_eq!(sections.len(), 10);
+    assert_eq!(sections.len(), 11);
     for section in sections {
         for key in expected(&format!("[{section}]\nno_such_key = 1")) {
             let inner = format!("{section}.{key}");

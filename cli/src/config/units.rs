@@ -155,8 +155,10 @@ impl<const MIN: u64, const MAX: u64> FromStr for Bytes<MIN, MAX> {
             "B" => 1,
             "kB" => 1000,
             "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
             "KiB" => 1 << 10,
             "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
             _ => return Err(format!("'{text}' is not a size: write for example \"64kB\" or \"2MiB\"")),
         };
         let bytes = number.parse().ok().and_then(|n: u64| n.checked_mul(factor));

@@ -1,6 +1,5 @@
 //! `aquila gateway`: sockets and files around [`aquila_proto::gateway`].
 
-mod attach;
 mod files;
 mod former;
 mod intercept;

@@ -16,8 +16,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::attach::{attach, watched};
 use super::intercept::TunSpec;
+use crate::attach::{attach_tun, watched};
 
 /// Why there is no device.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ impl Tun {
             .open("/dev/net/tun")
             .map_err(TunError::Device)?;
         let name = &spec.name;
-        attach(&file, name).map_err(|error| TunError::Interface(name.clone(), error))?;
+        attach_tun(&file, name).map_err(|error| TunError::Interface(name.clone(), error))?;
         let index = if_nametoindex(name.as_str()).map_err(|error| TunError::Interface(name.clone(), error.into()))?;
         let v6 = prepare(spec, index, intercepts).await?;
         // Packets from the device to 127.0.0.0/8 are not martians; those are all ours. There is no such thing for ::1.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use aquila_proto::quic::DisconnectReason;
+use aquila_proto::session::ParcelPort;
 use aquila_proto::{Event, LinkState};
 
 use super::dial::Dialler;
@@ -36,6 +37,7 @@ impl Node {
                 {
                     dialler.on_up();
                 }
+                self.files.iter_mut().for_each(|files| files.on_state(now, state));
                 self.tell(NodeEvent::State(state, silence));
             }
             Event::BearerState { bearer, state, silence } => {
@@ -60,6 +62,9 @@ impl Node {
                 let address = remote.map(|remote| remote.to_string());
                 tracing::info!(remote = address, resumed, bearer = self.name_of(bearer), "connected");
                 self.lanes.dialler(bearer).into_iter().for_each(Dialler::on_connected);
+                if let ([_], Some(files)) = (&self.session.bearers()[..], &mut self.files) {
+                    files.on_connected(now);
+                }
                 self.tell(NodeEvent::Connected(remote, resumed));
             }
             Event::Disconnected { bearer, reason } => {
@@ -98,12 +103,18 @@ impl Node {
             Event::Unknown { from, reason, count } => {
                 tracing::warn!(%from, reason, count, "unknown peer not answered (reported once a minute)");
             }
-            // Nobody here reads or writes bulk yet: what is not read holds the other side back.
-            Event::BulkReadable
-            | Event::BulkRestarted
-            | Event::Parcel { .. }
-            | Event::ParcelFate(_)
-            | Event::ParcelRoom(_) => {}
+            Event::Parcel { port, bytes } => {
+                if let Some(files) = self.files.as_mut().filter(|_| port == ParcelPort::FILES) {
+                    files.on_parcel(now, bytes);
+                }
+            }
+            Event::ParcelFate(fate) => {
+                if let Some(files) = self.files.as_mut().filter(|_| fate.port == ParcelPort::FILES) {
+                    files.on_fate(now, fate);
+                }
+            }
+            // Nobody here reads or writes the bulk stream: what is not read holds the other side back. Room is looked at after every input.
+            Event::BulkReadable | Event::BulkRestarted | Event::ParcelRoom(_) => {}
         }
     }
 }

@@ -9,8 +9,12 @@ use std::os::fd::AsRawFd;
 use nix::libc;
 use tokio::io::unix::AsyncFd;
 
-/// Makes `tun` the interface `name` of this network namespace: IP packets as they are, no header of the kernel's in front.
-pub(super) fn attach(tun: &File, name: &str) -> io::Result<()> {
+/// Makes `tun`, just opened, the interface `name` of the calling thread's network namespace: IP packets as they are, no header of
+/// the kernel's in front.
+///
+/// # Errors
+/// The kernel's; [`io::ErrorKind::InvalidInput`] if the name is empty or longer than interfaces' are.
+pub fn attach_tun(tun: &File, name: &str) -> io::Result<()> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
@@ -26,7 +30,7 @@ pub(super) fn attach(tun: &File, name: &str) -> io::Result<()> {
 }
 
 /// A device that can be waited for. Must be called within a tokio runtime.
-pub(super) fn watched(tun: File) -> io::Result<AsyncFd<File>> {
+pub(crate) fn watched(tun: File) -> io::Result<AsyncFd<File>> {
     // SAFETY: a `File` owns its descriptor, which is the same all its life, and open as long.
     unsafe { AsyncFd::register(tun) }.map_err(Into::into)
 }

@@ -1,0 +1,115 @@
+//! `aquila mule put`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow};
+use aquila_depot::{Config, Depot, DepotError, Put, PutOptions, Source};
+use aquila_net::mule::bytes;
+
+use super::args::PutArgs;
+use super::load;
+use crate::config::{Environment, key_file, store_folder};
+use crate::{Failure, keys};
+
+/// Files that are put before they are promised.
+const BATCH: usize = 1_024;
+
+/// Puts files into the queue. Those that cannot be are named, and the others put.
+pub fn run(args: PutArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let (mut depot, sources, options) = prepare(&args).map_err(Failure::Config)?;
+    let mut failed = 0;
+    for batch in sources.chunks(BATCH) {
+        let results = depot.put_many(batch, &options);
+        let committed = depot.commit();
+        let promised = committed.map_err(|error| Failure::Runtime(anyhow!("nothing of it is promised: {error}")))?;
+        for (source, result) in batch.iter().zip(results) {
+            let result = result.and_then(|put| match promised.lost.contains(&put.object) {
+                true => Err(DepotError::Changing(source.file.clone())),
+                false => Ok(put),
+            });
+            match result {
+                Ok(put) => say(&args, source, &put, out).map_err(|error| Failure::Runtime(error.into()))?,
+                Err(error) => {
+                    failed += 1;
+                    eprintln!("aquila: {error}");
+                }
+            }
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        failed => Err(Failure::Runtime(anyhow!("{failed} of {} files were not put", sources.len()))),
+    }
+}
+
+fn say(args: &PutArgs, source: &Source, put: &Put, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let object = put.object.to_string();
+    if args.json {
+        let line = serde_json::json!({
+            "path": source.path, "bytes": put.size, "object": object, "number": put.number, "new": put.is_new,
+        });
+        return writeln!(out, "{line}");
+    }
+    let how = if put.is_new { "queued" } else { "there already" };
+    writeln!(out, "{}  {:>10}  {how}  {}", &object[..8], bytes(put.size), source.path)
+}
+
+fn prepare(args: &PutArgs) -> anyhow::Result<(Depot, Vec<Source>, PutOptions)> {
+    let mut file = load(&args.at)?;
+    file.mule.store = args.at.store.clone().or(file.mule.store);
+    let environment = Environment::read();
+    let folder = store_folder(&file, &environment)?;
+    let state = file.link.state.clone().or_else(|| environment.state.clone());
+    let key = args.key.clone().or(file.identity.key).map_or_else(|| key_file(state), Ok)?;
+    let identity = keys::load(&key)?;
+    let mut sources = Vec::new();
+    for given in &args.files {
+        let name = given.canonicalize().with_context(|| given.display().to_string())?;
+        let name = name.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        let name = name.ok_or_else(|| anyhow!("{}: the name is not UTF-8", given.display()))?;
+        let path = if args.under.is_empty() { name } else { format!("{}/{name}", args.under.trim_end_matches('/')) };
+        collect(given, &path, &mut sources)?;
+    }
+    if sources.is_empty() {
+        return Err(anyhow!("there are no files in that"));
+    }
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let options = PutOptions {
+        priority: args.priority,
+        deadline_s: args.within.map_or(0, |within| now_s + within),
+        expires_s: args.expires.map_or(0, |expires| now_s + expires),
+        destination: args.destination.clone(),
+    };
+    let depot = Depot::open(&folder, Config::new(Arc::new(identity)));
+    let depot = depot.with_context(|| format!("cannot open the store in {}", folder.display()))?;
+    Ok((depot, sources, options))
+}
+
+/// A file, or all files in a folder; links in it are not followed.
+fn collect(file: &Path, path: &str, sources: &mut Vec<Source>) -> anyhow::Result<()> {
+    let context = || file.display().to_string();
+    if !file.is_dir() {
+        sources.push(Source { file: file.to_owned(), path: path.to_owned() });
+        return Ok(());
+    }
+    let entries =
+        std::fs::read_dir(file).with_context(context)?.collect::<Result<Vec<_>, _>>().with_context(context)?;
+    let mut entries: Vec<(PathBuf, std::fs::FileType)> = entries
+        .into_iter()
+        .map(|entry| Ok((entry.path(), entry.file_type()?)))
+        .collect::<Result<_, std::io::Error>>()
+        .with_context(context)?;
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    for (entry, kind) in entries {
+        let Some(name) = entry.file_name().and_then(|name| name.to_str()) else {
+            return Err(anyhow!("{}: the name is not UTF-8", entry.display()));
+        };
+        if kind.is_dir() || kind.is_file() {
+            collect(&entry, &format!("{path}/{name}"), sources)?;
+        }
+    }
+    Ok(())
+}

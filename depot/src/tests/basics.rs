@@ -1,0 +1,288 @@
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use crate::{Filter, Source, View};
+
+#[test]
+fn a_file_goes_from_ship_to_shore_and_the_receipt_comes_back() {
+    let temp = Temp::new();
+    let (mut ship, mut plane, mut shore) = (open(&temp, SHIP), open(&temp, PLANE), open(&temp, SHORE));
+    let content = [noise(1, 700_000), log(1, 900_000)].concat();
+    let file = temp.file("files/ctd/cast.cnv", &content);
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_600_000_000, 7_000);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(then).unwrap();
+    let put = ship.put(&file, "ctd/cast.cnv", &PutOptions::default()).unwrap();
+    assert!(put.is_new && put.number == 1 && put.size == content.len() as u64);
+    assert!(ship.candidates(&key(PLANE), 9, |_| false).unwrap().is_empty(), "nothing is given before it is promised");
+    assert_eq!(ship.commit().unwrap().queued, [put.object]);
+    assert_eq!(state_of(&ship, &put.object), Some(State::Queued));
+
+    let carried = meet(&mut ship, &mut plane);
+    assert_eq!(carried.objects, [put.object]);
+    assert_eq!(state_of(&plane, &put.object), Some(State::Custody));
+    assert_eq!(state_of(&ship, &put.object), Some(State::Custody));
+    assert_eq!(meet(&mut ship, &mut plane), Carried::default());
+    assert_eq!(meet(&mut plane, &mut ship), Carried::default(), "not to whom it comes from");
+
+    assert_eq!(meet(&mut plane, &mut shore).objects, [put.object]);
+    assert!(!temp.join("ashore/ctd/cast.cnv").exists());
+    let delivered = shore.deliver(10).unwrap();
+    assert_eq!(delivered.len(), 1);
+    assert_eq!(delivered[0].files, ["ctd/cast.cnv"]);
+    let there = temp.join("ashore/ctd/cast.cnv");
+    assert!(fs::read(&there).unwrap() == content);
+    assert_eq!(fs::metadata(&there).unwrap().modified().unwrap(), then);
+    assert_eq!(state_of(&shore, &put.object), Some(State::Released));
+    assert!(shore.deliver(10).unwrap().is_empty());
+
+    assert_eq!(meet(&mut plane, &mut shore), Carried::default());
+    assert_eq!(state_of(&plane, &put.object), Some(State::Released));
+    assert_eq!(meet(&mut ship, &mut plane), Carried::default());
+    assert_eq!(state_of(&ship, &put.object), Some(State::Released));
+    assert!(file.exists(), "files that were put by name are never deleted");
+    let view = View::open(&temp.join("store-2")).unwrap();
+    let rows: Vec<_> = view.list(Filter { is_ours: Some(true), ..Filter::default() }).map(Result::unwrap).collect();
+    assert_eq!((rows.len(), rows[0].path.as_str(), rows[0].size), (1, "ctd/cast.cnv", content.len() as u64));
+    assert_eq!(view.summary().unwrap().len(), 1);
+    assert_eq!(view.store_id().unwrap(), ship.store_id());
+    assert_eq!(temp.join("store-2").metadata().unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_rewritten_log_sends_what_changed() {
+    let temp = Temp::new();
+    let (mut ship, mut plane) = (open(&temp, SHIP), open(&temp, PLANE));
+    let mut content = noise(3, 20 << 20);
+    let first = put(&temp, &mut ship, "log", &content);
+    let carried = meet(&mut ship, &mut plane);
+    assert!(carried.bytes > 20 << 20);
+    // A hundredth is another, in one place; and a line is put in elsewhere.
+    content.splice(7 << 20..(7 << 20) + 200_000, noise(4, 200_100));
+    let second = put(&temp, &mut ship, "log", &content);
+    assert_ne!(first, second);
+    let carried = meet(&mut ship, &mut plane);
+    assert_eq!(carried.objects, [second]);
+    assert!(carried.bytes < content.len() as u64 * 3 / 100, "{} of {}", carried.bytes, content.len());
+    assert!(on_disk(&temp.join("store-2")) < 21 << 20);
+    // The same once more is nothing new.
+    let same = ship.put(&temp.join("files/log"), "log", &PutOptions::default()).unwrap();
+    assert_eq!((same.object, same.is_new), (second, false));
+    assert_eq!(ship.commit().unwrap(), Default::default());
+    // Under another name it is, but all of its chunks are there.
+    let file = temp.join("files/log");
+    assert!(ship.put(&file, "copy", &PutOptions::default()).unwrap().is_new);
+    ship.commit().unwrap();
+    assert!(meet(&mut ship, &mut plane).bytes < 40_000);
+}
+
+#[test]
+fn small_files_are_packed_and_unpacked() {
+    let temp = Temp::new();
+    let (mut ship, mut plane, mut shore) = (open(&temp, SHIP), open(&temp, PLANE), open(&temp, SHORE));
+    let source = |n: usize| {
+        let path = format!("casts/{n:03}.cnv");
+        Source { file: temp.file(&format!("files/{path}"), &log(n as u64, n * 97)), path }
+    };
+    let files: Vec<_> = (0..300).map(source).collect();
+    let put = ship.put_many(&files, &PutOptions::default());
+    ship.commit().unwrap();
+    let mut objects: Vec<_> = put.into_iter().map(|put| put.unwrap().object).collect();
+    objects.sort();
+    objects.dedup();
+    assert_eq!(
+        objects.len(),
+        files.iter().map(|file| fs::metadata(&file.file).unwrap().len()).sum::<u64>() as usize / (1 << 20) + 1
+    );
+    assert!(ship.put_many(&files, &PutOptions::default()).into_iter().all(|put| !put.unwrap().is_new));
+    assert_eq!(meet(&mut ship, &mut plane).objects.len(), objects.len());
+    assert_eq!(meet(&mut plane, &mut shore).objects.len(), objects.len());
+    shore.deliver(100).unwrap();
+    assert_eq!(tree(&temp.join("ashore")), tree(&temp.join("files")));
+    // One of them changes, and goes alone.
+    fs::write(&files[7].file, b"changed").unwrap();
+    ship.put(&files[7].file, &files[7].path, &PutOptions::default()).unwrap();
+    ship.commit().unwrap();
+    meet(&mut ship, &mut plane);
+    meet(&mut plane, &mut shore);
+    shore.deliver(100).unwrap();
+    assert_eq!(tree(&temp.join("ashore")), tree(&temp.join("files")));
+}
+
+#[test]
+fn bundles_come_out_as_they_went_in() {
+    let temp = Temp::new();
+    let (mut ship, mut shore) = (open(&temp, SHIP), open(&temp, SHORE));
+    for len in [0, 1, 900_000] {
+        let bundle = noise(len, len as usize);
+        let put = ship.put_bundle(&bundle, &PutOptions::default()).unwrap();
+        ship.commit().unwrap();
+        assert_eq!(meet(&mut ship, &mut shore).objects, [put.object]);
+        assert!(shore.deliver(9).unwrap().is_empty());
+        assert_eq!(shore.bundles().unwrap(), [put.object]);
+        assert!(shore.bundle(&put.object).unwrap() == bundle);
+        assert_eq!(state_of(&shore, &put.object), Some(State::Custody));
+        shore.bundle_delivered(&put.object).unwrap();
+        assert!(shore.bundle_delivered(&put.object).is_err());
+        assert!(shore.bundles().unwrap().is_empty());
+        meet(&mut ship, &mut shore);
+        assert_eq!(state_of(&ship, &put.object), Some(State::Released));
+    }
+    let long = vec![0; crate::MAX_BUNDLE + 1];
+    assert!(ship.put_bundle(&long, &PutOptions::default()).is_err());
+}
+
+#[test]
+fn the_most_urgent_go_first_and_nobody_gets_anything_twice() {
+    let temp = Temp::new();
+    let mut ship = open(&temp, SHIP);
+    let mut put = |name: &str, priority, deadline_s, expires_s| {
+        let file = temp.file(name, name.as_bytes());
+        let options = PutOptions { priority, deadline_s, expires_s, destination: String::new() };
+        ship.put(&file, name, &options).unwrap().object
+    };
+    let old = put("old", 3, 0, 0);
+    let late = put("late", 3, 2_000_000_000, 0);
+    let soon = put("soon", 3, 1_900_000_000, 0);
+    let first = put("first", 0, 0, 0);
+    let last = put("last", 7, 1, 0);
+    let over = put("over", 0, 0, 1_000);
+    ship.commit().unwrap();
+    let of = |ship: &mut Depot, max, not: &[ObjectId]| -> Vec<_> {
+        let found = ship.candidates(&key(PLANE), max, |object| not.contains(object)).unwrap();
+        found.into_iter().map(|candidate| candidate.object).collect()
+    };
+    assert_eq!(of(&mut ship, 9, &[]), [first, soon, late, old, last]);
+    assert_eq!(of(&mut ship, 2, &[soon]), [first, late]);
+    ship.on_given(&key(PLANE), &first).unwrap();
+    ship.on_refused(&key(PLANE), &soon).unwrap();
+    assert_eq!(of(&mut ship, 9, &[]), [late, old, last]);
+    let other: Vec<_> = ship.candidates(&key(9), 9, |_| false).unwrap();
+    assert_eq!(other.len(), 5, "another peer has nothing yet");
+    assert!(ship.candidates(&key(SHIP), 9, |_| false).unwrap().is_empty(), "it is the source");
+    assert_eq!(ship.expire(1_001).unwrap(), 1);
+    assert_eq!(state_of(&ship, &over), Some(State::Expired));
+    // What is put later is on the list of those who are known.
+    let file = temp.file("new", b"new");
+    let new = ship.put(&file, "new", &PutOptions { priority: 1, ..PutOptions::default() }).unwrap().object;
+    ship.commit().unwrap();
+    assert_eq!(of(&mut ship, 1, &[]), [new]);
+}
+
+#[test]
+fn older_versions_and_other_stores_take_nothing_away() {
+    let temp = Temp::new();
+    let (mut ship, mut shore) = (open(&temp, SHIP), open(&temp, SHORE));
+    let mut other = Depot::open(temp.join("other"), config(SHIP)).unwrap();
+    put(&temp, &mut ship, "a/log", b"version 1");
+    let mut late = open(&temp, PLANE);
+    meet(&mut ship, &mut late);
+    put(&temp, &mut ship, "a/log", b"version 2");
+    // The first one was not given to the shore yet, but comes later.
+    let second = ship.candidates(&key(SHORE), 9, |_| false).unwrap()[0].object;
+    ship.on_given(&key(SHORE), &second).unwrap();
+    assert_eq!(meet(&mut ship, &mut shore).objects.len(), 1);
+    shore.deliver(9).unwrap();
+    assert_eq!(fs::read(temp.join("ashore/a/log")).unwrap(), b"version 2");
+    assert_eq!(meet(&mut late, &mut shore).objects.len(), 1);
+    let delivered = shore.deliver(9).unwrap();
+    assert!(delivered[0].files.is_empty(), "{delivered:?}");
+    assert_eq!(fs::read(temp.join("ashore/a/log")).unwrap(), b"version 2");
+    meet(&mut ship, &mut shore);
+    assert_eq!(ship.summary().unwrap()[0].state, State::Released);
+    // Another store has a file of this name, and one that has a file's name for a folder.
+    put(&temp, &mut other, "a/log", b"of another");
+    fs::remove_file(temp.join("files/a/log")).unwrap();
+    put(&temp, &mut other, "a/log/x", b"below a file");
+    assert_eq!(meet(&mut other, &mut shore).objects.len(), 2);
+    shore.deliver(9).unwrap();
+    let id: String = other.store_id().0[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(fs::read(temp.join("ashore/a/log")).unwrap(), b"version 2");
+    assert_eq!(fs::read(temp.join(&format!("ashore/a/log~{id}"))).unwrap(), b"of another");
+    assert_eq!(fs::read(temp.join(&format!("ashore/a/log~{id}-2/x"))).unwrap(), b"below a file");
+    assert_eq!(shore.summary().unwrap().len(), 1, "{:?}", shore.summary());
+}
+
+#[test]
+fn custody_is_enough_where_it_was_said_to_be() {
+    let temp = Temp::new();
+    let config = with_delete(config(SHIP), Delete::AfterCustody);
+    let mut ship = Depot::open(temp.join("ship"), Config { keep: 0, ..config }).unwrap();
+    let mut plane = open(&temp, PLANE);
+    let object = put(&temp, &mut ship, "x", &noise(1, 500_000));
+    assert!(on_disk(&temp.join("ship")) > 400_000);
+    meet(&mut ship, &mut plane);
+    assert_eq!(state_of(&ship, &object), Some(State::Released));
+    ship.commit().unwrap();
+    assert!(on_disk(&temp.join("ship")) <= 8192, "all but the blocks at both ends");
+    assert!(ship.load(&object, 1).is_err());
+    assert_eq!(plane.on_receipt(&key(SHIP), b"nonsense").unwrap(), Default::default());
+}
+
+#[test]
+fn a_damaged_chunk_is_noticed_and_fetched_again() {
+    let temp = Temp::new();
+    let (mut ship, mut plane) = (open(&temp, SHIP), open(&temp, PLANE));
+    let object = put(&temp, &mut ship, "x", &noise(1, 400_000));
+    meet(&mut ship, &mut plane);
+    let damage = |store: &str| {
+        let file = fs::read_dir(temp.join(store).join("segments")).unwrap().next().unwrap().unwrap().path();
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[1_000] ^= 1;
+        fs::write(&file, bytes).unwrap();
+    };
+    damage("store-3");
+    assert!(matches!(plane.load(&object, 1), Err(crate::DepotError::Damaged { part: 1, .. })));
+    assert_eq!(state_of(&plane, &object), Some(State::Partial));
+    assert!(plane.candidates(&key(SHORE), 9, |_| false).unwrap().is_empty());
+    let Verdict::WantChunks { have, .. } = plane.verdict(&object).unwrap() else { panic!() };
+    assert!(!have.contains(1) && have.contains(2));
+    let bytes = ship.load(&object, 1).unwrap();
+    assert!(plane.store(&object, 1, &bytes).unwrap().good);
+    assert_eq!(plane.commit().unwrap().custody, [object]);
+    assert_eq!(plane.candidates(&key(SHORE), 9, |_| false).unwrap().len(), 1);
+    // At its source there is nobody to ask; it can be put again.
+    damage("store-2");
+    assert!(ship.load(&object, 1).is_err());
+    assert_eq!(ship.health().unwrap().damaged, 1);
+    assert!(ship.candidates(&key(9), 9, |_| false).unwrap().is_empty());
+    assert!(ship.put(&temp.join("files/x"), "x", &PutOptions::default()).unwrap().is_new);
+    ship.commit().unwrap();
+    assert_eq!(ship.health().unwrap().damaged, 0);
+    assert_eq!(meet(&mut ship, &mut open(&temp, 9)).refused, 0);
+}
+
+#[test]
+fn another_process_may_put_and_is_seen() {
+    let temp = Temp::new();
+    let (mut daemon, mut command) = (open(&temp, SHIP), open(&temp, SHIP));
+    assert_eq!(daemon.store_id(), command.store_id());
+    assert!(daemon.candidates(&key(PLANE), 9, |_| false).unwrap().is_empty());
+    daemon.changed().unwrap();
+    assert!(!daemon.changed().unwrap());
+    let one = put(&temp, &mut daemon, "one", &noise(1, 300_000));
+    assert!(!daemon.changed().unwrap());
+    let two = put(&temp, &mut command, "two", &noise(2, 300_000));
+    assert!(daemon.changed().unwrap());
+    let found = daemon.candidates(&key(PLANE), 9, |_| false).unwrap();
+    assert_eq!(found.iter().map(|candidate| candidate.object).collect::<Vec<_>>(), [one, two]);
+    assert!(daemon.load(&two, 1).unwrap().len() > 10_000);
+    // A third one tidies up nothing that is in use.
+    let file = temp.file("three", &noise(3, 300_000));
+    let three = command.put(&file, "three", &PutOptions::default()).unwrap();
+    command.flush().unwrap();
+    drop(open(&temp, SHIP));
+    assert_eq!(command.commit().unwrap().queued, [three.object]);
+    assert_eq!(three.number, 3);
+}
+
+#[test]
+fn a_folder_that_many_make_at_once_is_one_store() {
+    for _ in 0..20 {
+        let temp = Temp::new();
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| open(&temp, SHIP).store_id())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(opened.iter().all(|id| *id == opened[0]));
+    }
+}

@@ -1,0 +1,346 @@
+//! The thread that has the store: it waits for the disk while links do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use aquila_depot::{Depot, DepotError, Verdict};
+use aquila_proto::identity::PublicKey;
+use aquila_proto::transfer::{Answer, Handle, ObjectId, Offer};
+use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+
+use super::contact::News;
+use super::snapshot::{ContactSnapshot, MuleSnapshot};
+
+/// Number of a link to another store.
+pub(super) type LinkNumber = u32;
+
+/// Objects on offer on a link.
+const ON_OFFER: usize = 64;
+/// What was stored is promised this often; what is whole at once.
+const COMMIT_EVERY: Duration = Duration::from_millis(500);
+/// Whether another process has put something in is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// What has expired is given up this often.
+const EXPIRE_EVERY: Duration = Duration::from_secs(10);
+/// Questions that are dealt with before what is whole is promised: one wait for the disk is for all of them.
+const BATCH: usize = 256;
+
+/// What a link wants of the store.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub link: LinkNumber,
+    pub question: Question,
+}
+
+#[derive(Debug)]
+pub(super) enum Question {
+    /// A link is there, to this peer.
+    Join(PublicKey, UnboundedSender<News>),
+    /// An object of the other side's: is it wanted?
+    Offered(Handle, Offer),
+    /// Its manifest.
+    Judge(Handle, ObjectId, Bytes),
+    /// A chunk of it.
+    Store(Handle, ObjectId, u64, Bytes),
+    /// All chunks are there.
+    Complete(Handle, ObjectId),
+    /// A part of one of ours is wanted.
+    Load(Handle, ObjectId, u64),
+    /// The other side has it.
+    Given(ObjectId),
+    /// The other side does not want it.
+    Refused(ObjectId),
+    /// What should be on offer?
+    Candidates,
+    /// Somebody's receipt.
+    Receipt(Bytes),
+    /// What is the other side to be told?
+    Receipts,
+    /// How things are.
+    Status(Box<ContactSnapshot>),
+}
+
+#[derive(Debug)]
+struct Link {
+    peer: PublicKey,
+    news: UnboundedSender<News>,
+    /// Objects that are whole and not promised yet.
+    whole: Vec<(Handle, ObjectId)>,
+    status: Option<ContactSnapshot>,
+}
+
+/// The store's thread.
+#[derive(Debug)]
+pub(super) struct Desk {
+    depot: Depot,
+    asks: Receiver<Ask>,
+    links: BTreeMap<LinkNumber, Link>,
+    published: watch::Sender<MuleSnapshot>,
+    /// Hears of objects of others that are in custody and were not before.
+    arrived: Sender<()>,
+    dirty: bool,
+    committed: Instant,
+    looked: Instant,
+    expired: Instant,
+    /// Links are to be told that there may be more to offer, and what is to be told has changed.
+    changed: bool,
+    receipts_changed: bool,
+    complained: BTreeSet<String>,
+}
+
+impl Desk {
+    pub fn new(depot: Depot, asks: Receiver<Ask>, published: watch::Sender<MuleSnapshot>, arrived: Sender<()>) -> Self {
+        let now = Instant::now();
+        Self {
+            depot,
+            asks,
+            links: BTreeMap::new(),
+            published,
+            arrived,
+            dirty: false,
+            committed: now,
+            looked: now,
+            expired: now,
+            changed: false,
+            receipts_changed: false,
+            complained: BTreeSet::new(),
+        }
+    }
+
+    /// Works until nobody asks any more.
+    pub fn run(mut self) {
+        loop {
+            match self.asks.recv_timeout(LOOK_EVERY) {
+                Ok(ask) => {
+                    self.answer(ask);
+                    for _ in 0..BATCH {
+                        let Ok(ask) = self.asks.try_recv() else { break };
+                        self.answer(ask);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.settle();
+        }
+        self.commit();
+    }
+
+    fn settle(&mut self) {
+        let now = Instant::now();
+        let is_whole = self.links.values().any(|link| !link.whole.is_empty());
+        if is_whole || self.dirty && now.saturating_duration_since(self.committed) >= COMMIT_EVERY {
+            self.commit();
+        }
+        if now.saturating_duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            match self.depot.changed() {
+                Ok(true) => (self.changed, self.receipts_changed) = (true, true),
+                Ok(false) => {}
+                Err(error) => self.complain("look into the store", &error),
+            }
+            self.publish();
+        }
+        if now.saturating_duration_since(self.expired) >= EXPIRE_EVERY {
+            self.expired = now;
+            let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            match self.depot.expire(now_s) {
+                Ok(0) => {}
+                Ok(count) => {
+                    tracing::warn!(count, "objects have expired before they were delivered");
+                    self.changed = true;
+                }
+                Err(error) => self.complain("give up what has expired", &error),
+            }
+        }
+        if std::mem::take(&mut self.changed) {
+            self.links.values().for_each(|link| drop(link.news.send(News::Changed)));
+        }
+        if std::mem::take(&mut self.receipts_changed) {
+            for number in self.links.keys().copied().collect::<Vec<_>>() {
+                self.tell_receipts(number);
+            }
+        }
+    }
+
+    /// Promises what was stored.
+    fn commit(&mut self) {
+        self.committed = Instant::now();
+        self.dirty = false;
+        let result = self.depot.commit();
+        let is_ok = result.is_ok();
+        match result {
+            Ok(committed) => {
+                if !committed.custody.is_empty() {
+                    tracing::info!(objects = committed.custody.len(), "in custody");
+                    // Only a shore listens.
+                    let _ = self.arrived.send(());
+                    self.changed = true;
+                    self.receipts_changed = true;
+                }
+                self.changed |= !committed.queued.is_empty();
+            }
+            Err(error) => {
+                self.complain("store what came", &error);
+                self.links.values().for_each(|link| drop(link.news.send(News::Lost)));
+            }
+        }
+        for (number, handle, object) in self.take_whole() {
+            let answer = match is_ok {
+                true => self.verdict(number, |depot, _| depot.verdict(&object)),
+                false => Answer::NotNow,
+            };
+            self.tell(number, News::Answer(handle, answer));
+        }
+    }
+
+    fn take_whole(&mut self) -> Vec<(LinkNumber, Handle, ObjectId)> {
+        let each = self.links.iter_mut().flat_map(|(number, link)| {
+            let number = *number;
+            link.whole.drain(..).map(move |(handle, object)| (number, handle, object))
+        });
+        each.collect()
+    }
+
+    fn tell(&self, link: LinkNumber, news: News) {
+        if let Some(link) = self.links.get(&link) {
+            // A link that is gone needs no answer.
+            let _ = link.news.send(news);
+        }
+    }
+
+    fn tell_receipts(&mut self, number: LinkNumber) {
+        let Some(peer) = self.links.get(&number).map(|link| link.peer) else { return };
+        match self.depot.receipts_for(&peer) {
+            Ok(receipts) => self.tell(number, News::Receipts(receipts)),
+            Err(error) => self.complain("read receipts", &error),
+        }
+    }
+
+    fn verdict(
+        &mut self,
+        link: LinkNumber,
+        ask: impl FnOnce(&mut Depot, &PublicKey) -> Result<Verdict, DepotError>,
+    ) -> Answer {
+        let Some(peer) = self.links.get(&link).map(|link| link.peer) else { return Answer::NotNow };
+        match ask(&mut self.depot, &peer) {
+            Ok(Verdict::HaveCustody) => Answer::Custody,
+            Ok(Verdict::WantManifest) => Answer::Manifest,
+            Ok(Verdict::WantChunks { lens, have }) => Answer::Chunks { lens, have },
+            Ok(Verdict::Refuse(why)) => {
+                tracing::warn!(peer = peer.fingerprint(), %why, "object refused");
+                Answer::Refuse
+            }
+            Ok(Verdict::NotNow(why)) => {
+                self.complain_once(format!("objects have to wait: {why}"));
+                Answer::NotNow
+            }
+            Err(error) => {
+                self.complain("take an object", &error);
+                Answer::NotNow
+            }
+        }
+    }
+
+    fn answer(&mut self, Ask { link, question }: Ask) {
+        match question {
+            Question::Join(peer, news) => {
+                self.links.insert(link, Link { peer, news, whole: Vec::new(), status: None });
+            }
+            Question::Offered(handle, offer) => {
+                let answer = self.verdict(link, |depot, peer| depot.on_offer(peer, &offer));
+                self.tell(link, News::Answer(handle, answer));
+            }
+            Question::Judge(handle, object, manifest) => {
+                let answer = self.verdict(link, |depot, peer| depot.on_manifest(peer, &object, &manifest));
+                self.tell(link, News::Answer(handle, answer));
+            }
+            Question::Store(handle, object, part, bytes) => {
+                let good = match self.depot.store(&object, part, &bytes) {
+                    Ok(stored) => stored.good,
+                    Err(error) => {
+                        self.complain("store a chunk", &error);
+                        if error.is_full() {
+                            self.tell(link, News::Answer(handle, Answer::NotNow));
+                        }
+                        false
+                    }
+                };
+                self.dirty = true;
+                self.tell(link, News::Stored(handle, part, bytes.len(), good));
+            }
+            Question::Complete(handle, object) => {
+                if let Some(link) = self.links.get_mut(&link) {
+                    link.whole.push((handle, object));
+                }
+            }
+            Question::Load(handle, object, part) => {
+                let bytes = self.depot.load(&object, part).map_err(|error| self.complain("read an object", &error));
+                self.tell(link, News::Loaded(handle, part, bytes.ok()));
+            }
+            Question::Given(object) => self.note(link, |depot, peer| depot.on_given(peer, &object)),
+            Question::Refused(object) => {
+                tracing::warn!(%object, "refused by the other store");
+                self.note(link, |depot, peer| depot.on_refused(peer, &object));
+            }
+            Question::Candidates => {
+                let Some(peer) = self.links.get(&link).map(|link| link.peer) else { return };
+                match self.depot.candidates(&peer, ON_OFFER, |_| false) {
+                    Ok(candidates) => self.tell(link, News::Candidates(candidates)),
+                    Err(error) => {
+                        self.complain("look for what is to be given", &error);
+                        self.tell(link, News::Candidates(Vec::new()));
+                    }
+                }
+            }
+            Question::Receipt(receipt) => {
+                let Some(peer) = self.links.get(&link).map(|link| link.peer) else { return };
+                match self.depot.on_receipt(&peer, &receipt) {
+                    Ok(_) => (self.dirty, self.changed, self.receipts_changed) = (true, true, true),
+                    Err(error) => self.complain("take a receipt", &error),
+                }
+            }
+            Question::Receipts => self.tell_receipts(link),
+            Question::Status(status) => {
+                if let Some(link) = self.links.get_mut(&link) {
+                    link.status = Some(*status);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, link: LinkNumber, note: impl FnOnce(&mut Depot, &PublicKey) -> Result<(), DepotError>) {
+        let Some(peer) = self.links.get(&link).map(|link| link.peer) else { return };
+        if let Err(error) = note(&mut self.depot, &peer) {
+            self.complain("note what was given", &error);
+        }
+        self.dirty = true;
+    }
+
+    fn publish(&mut self) {
+        let (summary, health) = match (self.depot.summary(), self.depot.health()) {
+            (Ok(summary), Ok(health)) => (summary, health),
+            (Err(error), _) | (_, Err(error)) => return self.complain("look into the store", &error),
+        };
+        let contacts = self.links.values().filter_map(|link| link.status.clone()).collect();
+        self.published.send_replace(MuleSnapshot::new(&summary, &health, contacts));
+    }
+
+    fn complain(&mut self, what: &str, error: &DepotError) {
+        self.complain_once(format!("cannot {what}: {error}"));
+    }
+
+    /// The same is said once, until something else is.
+    fn complain_once(&mut self, complaint: String) {
+        if !self.complained.contains(&complaint) {
+            tracing::error!("{complaint}");
+            if self.complained.len() >= 16 {
+                self.complained.clear();
+            }
+            self.complained.insert(complaint);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+"""`aquila mule`: files from where they are made to the shore, by whoever passes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+from lib import places
+from lib.programs import AQUILA, Program, Relay
+from lib.rig import Rig, make_key
+from lib.runner import check, test, wait_until
+
+
+class Store:
+    """`aquila mule node`, `carry` or `shore`, and what it is made of."""
+
+    def __init__(self, bench, role, name, options=(), place=places.HERE):
+        self.bench, self.role, self.name, self.options, self.place = bench, role, name, list(options), place
+        self.key, self.public = make_key(bench, name)
+        self.state, self.folder = bench.path(f"{name}-state"), bench.path(f"{name}-files")
+        self.starts = 0
+
+    def start(self):
+        self.starts += 1
+        command = [AQUILA, "mule", self.role, "--key", self.key, "--state", self.state, "--store", self.folder, *self.options]
+        self.program = self.bench.add(Program(self.bench, f"{self.name}-{self.starts}", command, self.place))
+        self.program.wait_log("store started")
+        return self
+
+    def put(self, *files, more=()):
+        command = [AQUILA, "mule", "put", "--key", self.key, "--store", self.folder, *more, *files]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def status(self):
+        shown = subprocess.run([AQUILA, "mule", "status", "--json", "--store", self.folder], capture_output=True, text=True)
+        return json.loads(shown.stdout)
+
+    def objects(self, state=None):
+        more = ["--state", state] if state else []
+        shown = subprocess.run([AQUILA, "mule", "ls", "--json", "--store", self.folder, *more], capture_output=True, text=True)
+        check(shown.returncode == 0, f"ls: {shown.stderr}")
+        return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def write(path, size, seed):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(random.Random(seed).randbytes(size))
+    return path
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def same(folder, wanted):
+    """Whether all these files are there, byte for byte."""
+    paths = {path: os.path.join(folder, path) for path in wanted}
+    return all(os.path.exists(there) and read(there) == wanted[path] for path, there in paths.items())
+
+
+class Chain:
+    """A ship, an aircraft and an office on loopback."""
+
+    def __init__(self, bench, ship=(), relay=None):
+        ports = [places.free_port() for _ in range(2)]
+        keys = {name: make_key(bench, name)[1] for name in ("ship", "air", "office")}
+        self.spool, self.out = bench.path("spool"), bench.path("out")
+        self.ship = Store(bench, "node", "ship", [
+            "--spool", self.spool, "--peer", f"{keys['air']},listen=127.0.0.1:{ports[0]},radio", "--delivered-by", keys["office"], *ship,
+        ])
+        self.office = Store(bench, "shore", "office", [
+            "--deliver", self.out, "--peer", f"{keys['air']},listen=127.0.0.1:{ports[1]}", "--source", keys["ship"],
+        ])
+        to_ship = f"127.0.0.1:{ports[0]}"
+        if relay:
+            port = places.free_port()
+            bench.add(Relay(bench, port, to_ship, **relay))
+            to_ship = f"127.0.0.1:{port}"
+        self.air = Store(bench, "carry", "air", [
+            "--peer", f"{keys['ship']}@{to_ship},radio,name=ship", "--peer", f"{keys['office']}@127.0.0.1:{ports[1]},shore,name=office",
+        ])
+
+
+@test("files come ashore by an aircraft, and the ship hears of it", seconds=60)
+def chain(bench):
+    chain = Chain(bench)
+    files = {f"casts/cast {n}.cnv": (4_000 + n, n) for n in range(40)} | {"logs/engine.log": (3_000_000, 99)}
+    wanted = {path: random.Random(seed).randbytes(size) for path, (size, seed) in files.items()}
+    for store in (chain.ship, chain.office, chain.air):
+        store.start()
+    for path, (size, seed) in files.items():
+        write(os.path.join(chain.spool, path), size, seed)
+    wait_until("all files ashore", lambda: same(chain.out, wanted), 20)
+    left = lambda: [file for _, _, files in os.walk(chain.spool) for file in files]
+    wait_until("the spool to be empty", lambda: not left(), 20)
+    wait_until("the ship to be done", lambda: {each["state"] for each in chain.ship.objects()} == {"released"}, 10)
+    status = chain.air.status()
+    check(status["running"], "the aircraft's store runs")
+    ship = next(contact for contact in status["contacts"] if contact["store"] == "ship")
+    check(ship["up"] and ship["bytes_again"] < 100_000, f"taken once: {ship}")
+    # Another version of a log sends what changed.
+    before = ship["bytes_taken"]
+    changed = bytearray(wanted["logs/engine.log"])
+    changed[1_000_000:1_000_010] = b"0123456789"
+    with open(os.path.join(chain.spool, "logs/.new"), "wb") as file:
+        file.write(changed)
+    os.rename(os.path.join(chain.spool, "logs/.new"), os.path.join(chain.spool, "logs/engine.log"))
+    wait_until("the new version ashore", lambda: read(os.path.join(chain.out, "logs/engine.log")) == changed, 20)
+    time.sleep(1.5)
+    ship = next(contact for contact in chain.air.status()["contacts"] if contact["store"] == "ship")
+    sent = ship["bytes_taken"] - before
+    check(sent < 600_000, f"10 bytes changed, {sent} bytes sent")
+    for store in (chain.air, chain.ship, chain.office):
+        code, took = store.program.end()
+        check(code == 0 and took < 3, f"{store.name} ended with {code} after {took:.1f} s")
+    shown = subprocess.run([AQUILA, "mule", "status", "--store", chain.ship.folder], capture_output=True, text=True)
+    check("not running" in shown.stdout and "released" in shown.stdout, shown.stdout)
+
+
+@test("stores that are killed again and again lose nothing and take nothing twice", seconds=90)
+def killed(bench):
+    chain = Chain(bench, relay={"loss": 20, "delay": 5, "up_rate": "30M", "down_rate": "30M"})
+    chain.ship.start()
+    chain.office.start()
+    wanted = {f"f{n}": random.Random(n).randbytes(1_500_000) for n in range(12)}
+    files = [write(bench.path(f"in/{path}"), 1_500_000, int(path[1:])) for path in wanted]
+    put = chain.ship.put(*files)
+    check(put.returncode == 0 and put.stdout.count("queued") == 12, put.stdout + put.stderr)
+    chance, kills, custody = random.Random(7), 0, 0
+    chain.air.start()
+    while not same(chain.out, wanted) and kills < 12:
+        time.sleep(chance.uniform(0.3, 1.2))
+        victim = chance.choice([chain.air, chain.air, chain.ship, chain.office])
+        victim.program.end(signal.SIGKILL)
+        there = len(chain.air.objects("custody")) + len(chain.air.objects("delivered")) + len(chain.air.objects("released"))
+        check(there >= custody, f"{custody} were promised, and {there} are there")
+        custody = there
+        victim.start()
+        kills += 1
+    check(kills >= 4, f"killed {kills} times only")
+    wait_until("all files ashore", lambda: same(chain.out, wanted), 40)
+    wait_until("the ship to hear of it", lambda: {each["state"] for each in chain.ship.objects()} == {"released"}, 20)
+
+
+@test("an aircraft finds a ship that says where it is", seconds=40)
+def found(bench):
+    sea = bench.add(places.Namespace("10.77.0.1/24", "10.77.0.2/24"))
+    air, ship = make_key(bench, "air")[1], make_key(bench, "ship")[1]
+    node = Store(bench, "node", "ship", [
+        "--peer", f"{air},listen=0.0.0.0:0,radio", "--announce", sea.far, "--delete", "after-custody",
+    ], sea)
+    carrier = Store(bench, "carry", "air", ["--peer", f"{ship},radio", "--look", sea.near]).start()
+    put = node.put(write(bench.path("data.bin"), 400_000, 1))
+    check(put.returncode == 0, put.stderr)
+    node.start()
+    wait_until("the file in the air", lambda: [each["path"] for each in carrier.objects("custody")] == ["data.bin"], 20)
+    wait_until("the ship's room given back", lambda: [each["state"] for each in node.objects()] == ["released"], 10)
+    # It comes back elsewhere.
+    node.program.end()
+    node.put(write(bench.path("more.bin"), 400_000, 2))
+    node.start()
+    wait_until("the other file", lambda: len(carrier.objects("custody")) == 2, 25)
+
+
+@test("files go beside commands and video", needs=["ffmpeg"], seconds=60)
+def beside(bench):
+    out, spool = bench.path("out"), bench.path("spool")
+    for side, line in (("air", f'spool = "{spool}"'), ("ground", f'deliver = "{out}"')):
+        with open(bench.path(f"{side}.toml"), "w") as file:
+            file.write(f"[mule]\n{line}\n")
+    os.makedirs(spool)
+    sides = {side: ["--config", bench.path(f"{side}.toml")] for side in ("air", "ground")}
+    rig = Rig(bench, link={"delay": 20, "up_rate": "8M", "down_rate": "8M"}, aircraft=True, **sides)
+    wanted = {"survey.tif": random.Random(3).randbytes(2_000_000)}
+    write(os.path.join(spool, "survey.tif"), 2_000_000, 3)
+    wait_until("the file on the ground", lambda: same(out, wanted), 40)
+    wait_until("the spool to be empty", lambda: not os.listdir(spool), 15)
+    check(rig.air.is_up() and rig.ground.is_up(), "the link is up")
+    code, took = rig.air.end()
+    check(code == 0 and took < 3, f"ended with {code} after {took:.1f} s")
+
+
+@test("what cannot be put, opened or met is said", seconds=20)
+def refused(bench):
+    key, public = make_key(bench, "ship")
+    folder = bench.path("store")
+
+    def run(*arguments):
+        done = subprocess.run([AQUILA, "mule", *arguments], capture_output=True, text=True, timeout=10)
+        return done.returncode, done.stdout + done.stderr
+
+    at = ["--key", key, "--store", folder]
+    for arguments, code, says in [
+        (["put", *at, bench.path("nothing")], 2, "nothing"),
+        (["put", *at, "--under", "../..", write(bench.path("x"), 10, 1)], 1, "no path below a folder"),
+        (["put", *at, "--within", "soon", bench.path("x")], 2, "6h"),
+        (["ls", "--store", bench.path("no store")], 1, "cannot open the store"),
+        (["status", "--store", bench.path("no store")], 1, "cannot open the store"),
+        (["node", *at], 2, "--peer"),
+        (["node", *at, "--peer", f"{public}@ship:9410"], 2, "our own"),
+        (["node", *at, "--peer", "aq1:00@ship:9410"], 2, "64 hexadecimal digits"),
+        (["shore", *at, "--peer", f"{public}@ship:9410"], 2, "--deliver"),
+    ]:
+        got, text = run(*arguments)
+        check(got == code and says in text, f"{arguments}: {got}, {text}")
+    check(not os.path.exists(bench.path("no store")), "nothing is made where one only looks")
+    # A second daemon is told.
+    other = make_key(bench, "air")[1]
+    peer = ["--state", bench.path("state"), "--peer", f"{other},listen=127.0.0.1:{places.free_port()}"]
+    first = bench.add(Program(bench, "first", [AQUILA, "mule", "node", *at, *peer]))
+    first.wait_log("store started")
+    got, text = run("node", *at, *peer)
+    check(got == 1 and "in use" in text, text)
+    first.end()
