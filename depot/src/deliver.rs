@@ -29,8 +29,6 @@ pub struct Delivered {
 const TEMPORARY: &str = ".aquila-";
 /// Names that are tried where something else has a file's.
 const MAX_BESIDE: u32 = 9;
-/// Objects looked at in a call.
-const AT_ONCE: i64 = 64;
 
 /// A file to be written.
 struct Target {
@@ -114,16 +112,25 @@ impl Depot {
         found.map(|(id, kind)| Ok((state::get(&self.db, id)?, state::kind(kind)))).transpose()
     }
 
-    /// Bundles that wait to be handed over, the oldest first, at most 64.
+    /// Bundles that wait to be handed over, at most `max`, the oldest first, not those that `exclude` holds for.
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub fn bundles(&self) -> Result<Vec<ObjectId>, DepotError> {
-        let mut find = self.db.prepare_cached(
-            "SELECT object FROM object WHERE for_us = 1 AND state = 3 AND kind = 2 ORDER BY id LIMIT ?",
-        )?;
-        let rows = find.query_map([AT_ONCE], |row| Ok(ObjectId(Hash(row.get(0)?))))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+    pub fn bundles(&self, max: usize, exclude: impl Fn(&ObjectId) -> bool) -> Result<Vec<ObjectId>, DepotError> {
+        let mut find = self
+            .db
+            .prepare_cached("SELECT object FROM object WHERE for_us = 1 AND state = 3 AND kind = 2 ORDER BY id")?;
+        let mut rows = find.query([])?;
+        let mut bundles = Vec::new();
+        while bundles.len() < max
+            && let Some(row) = rows.next()?
+        {
+            let object = ObjectId(Hash(row.get(0)?));
+            if !exclude(&object) {
+                bundles.push(object);
+            }
+        }
+        Ok(bundles)
     }
 
     /// A bundle, byte for byte as it was put.

@@ -1,7 +1,7 @@
 //! Objects that other stores are to have.
 
 use aquila_proto::identity::PublicKey;
-use aquila_proto::transfer::{Hash, ObjectId};
+use aquila_proto::transfer::{Hash, ObjectId, Offer};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -26,6 +26,14 @@ pub struct Candidate {
     pub deadline_s: u64,
     /// How many chunks.
     pub chunks: u64,
+}
+
+impl Candidate {
+    /// How it is offered.
+    pub fn offer(&self) -> Offer {
+        let Self { object, manifest_len, wire_len, priority, deadline_s, .. } = *self;
+        Offer { object, manifest_len, wire_len, priority, deadline_s }
+    }
 }
 
 impl Depot {

@@ -33,6 +33,19 @@ impl State {
     /// All of them, in order.
     pub const ALL: [Self; 7] =
         [Self::Queued, Self::Partial, Self::Custody, Self::Delivered, Self::Released, Self::Expired, Self::Refused];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Partial => "partial",
+            Self::Custody => "custody",
+            Self::Delivered => "delivered",
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 impl FromSql for State {

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aquila_bundle::NodeId;
+use aquila_depot::State;
 use aquila_net::mule::{PeerSpec, RouteSpec};
 use aquila_proto::identity::PublicKey;
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 
 use crate::config::{DeleteWhen, File, Text};
 
@@ -137,9 +138,9 @@ pub struct PutArgs {
 pub struct LsArgs {
     #[command(flatten)]
     pub at: StoreArgs,
-    /// Only what is in this state
-    #[arg(long, value_enum)]
-    pub state: Option<StateName>,
+    /// Only what is in this state: queued, partial, custody, delivered, released, expired or refused
+    #[arg(long, value_name = "STATE", value_parser = state)]
+    pub state: Option<State>,
     /// Print one JSON object for each
     #[arg(long)]
     pub json: bool,
@@ -157,23 +158,10 @@ pub struct StatusArgs {
     pub watch: bool,
 }
 
-/// How far an object is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StateName {
-    /// Put here, and nobody else has it
-    Queued,
-    /// Coming, and not all there
-    Partial,
-    /// Whole, and sure to survive a power cut
-    Custody,
-    /// A shore has it
-    Delivered,
-    /// Done with, its room given back
-    Released,
-    /// Nobody wanted it in time
-    Expired,
-    /// It can never be handed over
-    Refused,
+/// The state that is called this.
+fn state(text: &str) -> Result<State, String> {
+    let named = State::ALL.into_iter().find(|state| state.name() == text);
+    named.ok_or_else(|| format!("one of {}", State::ALL.map(State::name).join(", ")))
 }
 
 /// Seconds.

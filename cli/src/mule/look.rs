@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use aquila_depot::{Filter, Row, State, View};
-use aquila_net::mule::{LIVE, MuleSnapshot, StateSnapshot, bytes, state_name};
+use aquila_net::mule::{LIVE, MuleSnapshot, StateSnapshot, bytes};
 use aquila_net::status::Shown;
 use aquila_proto::transfer::Kind;
 use serde_json::json;
 
-use super::args::{LsArgs, StateName, StatusArgs, StoreArgs};
+use super::args::{LsArgs, StatusArgs, StoreArgs};
 use super::folder;
 use crate::Failure;
 use crate::plan::table::Table;
@@ -54,18 +54,9 @@ fn done(row: &Row) -> f64 {
 /// Lists what is in the store.
 pub fn list(args: LsArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     let (view, _) = open(args.at)?;
-    let state = args.state.map(|state| match state {
-        StateName::Queued => State::Queued,
-        StateName::Partial => State::Partial,
-        StateName::Custody => State::Custody,
-        StateName::Delivered => State::Delivered,
-        StateName::Released => State::Released,
-        StateName::Expired => State::Expired,
-        StateName::Refused => State::Refused,
-    });
     let mut table = Table::new(&["object", "state", "there", "bytes", "on the way", "priority", "changed", "file"]);
     let mut json = Vec::new();
-    for row in view.list(Filter { state, is_ours: None }) {
+    for row in view.list(Filter { state: args.state, is_ours: None }) {
         let row = row.map_err(|error| Failure::Runtime(error.into()))?;
         if args.json {
             let line = describe(&row);
@@ -75,7 +66,7 @@ pub fn list(args: LsArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
         let file = if row.reason.is_empty() { title(&row) } else { format!("{} ({})", title(&row), row.reason) };
         table.push(vec![
             format!("{:.8}", row.object),
-            state_name(row.state).to_owned(),
+            row.state.name().to_owned(),
             format!("{:.0} %", 100.0 * done(&row)),
             bytes(row.size),
             bytes(row.wire_len),
@@ -95,7 +86,7 @@ fn describe(row: &Row) -> serde_json::Value {
         Kind::Bundle => "bundle",
     };
     json!({
-        "object": row.object.to_string(), "state": state_name(row.state), "ours": row.is_ours, "kind": kind,
+        "object": row.object.to_string(), "state": row.state.name(), "ours": row.is_ours, "kind": kind,
         "path": row.path, "number": row.number, "priority": row.priority, "bytes": row.size, "wire_bytes": row.wire_len,
         "chunks": row.chunks, "missing": row.missing, "created_s": row.created_s, "deadline_s": row.deadline_s,
         "expires_s": row.expires_s, "changed_s": row.changed_s, "destination": row.destination, "reason": row.reason,
@@ -165,15 +156,10 @@ fn live(folder: &Path) -> Option<MuleSnapshot> {
 
 fn at_rest(view: &View) -> anyhow::Result<MuleSnapshot> {
     let totals = view.summary()?;
-    let state = |total: &aquila_depot::Total| StateSnapshot {
-        state: state_name(total.state).to_owned(),
-        objects: total.objects,
-        bytes: total.size,
-    };
     Ok(MuleSnapshot {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         at_s: now_s(),
-        states: totals.iter().map(state).collect(),
+        states: totals.iter().map(StateSnapshot::from).collect(),
         ..MuleSnapshot::default()
     })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use aquila_depot::{Config, Depot, DepotError, Put, PutOptions, Source};
 use aquila_net::mule::bytes;
 
@@ -16,20 +16,16 @@ use crate::{Failure, keys};
 
 /// Files that are put before they are promised.
 const BATCH: usize = 1_024;
+/// How often a file is put whose chunks another process gives up meanwhile.
+const ATTEMPTS: u32 = 5;
 
 /// Puts files into the queue. Those that cannot be are named, and the others put.
 pub fn run(args: PutArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     let (mut depot, sources, options) = prepare(&args).map_err(Failure::Config)?;
     let mut failed = 0;
     for batch in sources.chunks(BATCH) {
-        let results = depot.put_many(batch, &options);
-        let committed = depot.commit();
-        let promised = committed.map_err(|error| Failure::Runtime(anyhow!("nothing of it is promised: {error}")))?;
+        let results = put(&mut depot, batch, &options).map_err(Failure::Runtime)?;
         for (source, result) in batch.iter().zip(results) {
-            let result = result.and_then(|put| match promised.lost.contains(&put.object) {
-                true => Err(DepotError::Changing(source.file.clone())),
-                false => Ok(put),
-            });
             match result {
                 Ok(put) => say(&args, source, &put, out).map_err(|error| Failure::Runtime(error.into()))?,
                 Err(error) => {
@@ -43,6 +39,28 @@ pub fn run(args: PutArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
         0 => Ok(()),
         failed => Err(Failure::Runtime(anyhow!("{failed} of {} files were not put", sources.len()))),
     }
+}
+
+/// Puts files, and promises them.
+fn put(depot: &mut Depot, batch: &[Source], options: &PutOptions) -> anyhow::Result<Vec<Result<Put, DepotError>>> {
+    let mut results = depot.put_many(batch, options);
+    for attempt in 1.. {
+        let promised = depot.commit().context("nothing of it is promised")?;
+        let is_lost = |result: &Result<Put, _>| result.as_ref().is_ok_and(|put| promised.lost.contains(&put.object));
+        let lost: Vec<_> = (0..batch.len()).filter(|at| is_lost(&results[*at])).collect();
+        if lost.is_empty() {
+            break;
+        }
+        if attempt == ATTEMPTS {
+            bail!("other processes give up chunks of {} files faster than these are put: try again", lost.len());
+        }
+        // Another process has given chunks up meanwhile that these share with what was there.
+        let again: Vec<_> = lost.iter().map(|at| batch[*at].clone()).collect();
+        for (at, result) in lost.into_iter().zip(depot.put_many(&again, options)) {
+            results[at] = result;
+        }
+    }
+    Ok(results)
 }
 
 fn say(args: &PutArgs, source: &Source, put: &Put, out: &mut Vec<u8>) -> std::io::Result<()> {

@@ -122,14 +122,7 @@ fn carry_for_ever(dir: &str, random: &mut Random) {
         let mut stored = Vec::new();
         for candidate in ship.candidates(&key(PLANE), 4, |_| random.0.is_multiple_of(7)).unwrap() {
             let object = candidate.object;
-            let offer = Offer {
-                object,
-                manifest_len: candidate.manifest_len,
-                wire_len: candidate.wire_len,
-                priority: candidate.priority,
-                deadline_s: 0,
-            };
-            let mut verdict = plane.on_offer(&key(SHIP), &offer).unwrap();
+            let mut verdict = plane.on_offer(&key(SHIP), &candidate.offer()).unwrap();
             // What the shore has may be gone meanwhile.
             if verdict == Verdict::WantManifest {
                 let Ok(manifest) = ship.load(&object, 0) else { continue };

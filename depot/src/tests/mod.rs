@@ -117,14 +117,7 @@ pub fn meet(from: &mut Depot, to: &mut Depot) -> Carried {
         }
         for candidate in found {
             let object = candidate.object;
-            let offer = Offer {
-                object,
-                manifest_len: candidate.manifest_len,
-                wire_len: candidate.wire_len,
-                priority: candidate.priority,
-                deadline_s: candidate.deadline_s,
-            };
-            let mut verdict = to.on_offer(&from_key, &offer).unwrap();
+            let mut verdict = to.on_offer(&from_key, &candidate.offer()).unwrap();
             if verdict == Verdict::WantManifest {
                 let manifest = from.load(&object, 0).unwrap();
                 assert_eq!(manifest.len(), candidate.manifest_len as usize);

@@ -13,8 +13,7 @@ const FOLDER: &str = "AQUILA_DEPOT_ROOM";
 fn offer_of(from: &mut Depot, object: ObjectId) -> Offer {
     let found = from.candidates(&key(PLANE), 100, |_| false).unwrap();
     let candidate = found.into_iter().find(|candidate| candidate.object == object).unwrap();
-    let crate::Candidate { manifest_len, wire_len, priority, deadline_s, .. } = candidate;
-    Offer { object, manifest_len, wire_len, priority, deadline_s }
+    candidate.offer()
 }
 
 /// Offers an object and its manifest.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use aquila_bundle::agent::{
     Agent, AgentConfig, Arrival, Offer, Outcome, Request, Route, RouteId, Verdict, bind, now_ms,
 };
-use aquila_bundle::{NodeId, Pattern, PatternError, carry, read};
+use aquila_bundle::{Carried, NodeId, Pattern, PatternError, carry, read};
 use aquila_depot::{Depot, DepotError, PutOptions};
 use aquila_proto::transfer::{Manifest, ObjectId};
 use bytes::Bytes;
@@ -115,6 +115,8 @@ impl Bundles {
             under_way: BTreeMap::new(),
             tokens: 0,
             aside: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            forget_at: REMEMBERED,
         };
         let (agent, requests) =
             Agent::start(config, listener).map_err(|error| MuleError::Bundles(error.to_string()))?;
@@ -146,6 +148,9 @@ struct Desk {
     tokens: u64,
     /// Bundles that have no route, or that the next node does not want, and until when they wait.
     aside: BTreeMap<ObjectId, std::time::Instant>,
+    /// By which route bundles go that wait: what is known is not read again. Those that are gone are forgotten at so many.
+    routes: BTreeMap<ObjectId, RouteId>,
+    forget_at: usize,
 }
 
 impl Desk {
@@ -211,42 +216,57 @@ impl Desk {
     fn next(&mut self, route: RouteId) -> Result<Option<Offer>, DepotError> {
         let now = std::time::Instant::now();
         self.aside.retain(|_, until| *until > now);
-        for object in self.depot.bundles()? {
-            if self.aside.contains_key(&object) || self.under_way.values().any(|other| *other == object) {
-                continue;
-            }
-            let bytes = match self.depot.bundle(&object) {
-                Ok(bytes) => bytes,
-                Err(DepotError::Unknown(_) | DepotError::Damaged { .. }) => continue,
-                Err(error) => return Err(error),
+        if self.routes.len() >= self.forget_at {
+            let waiting: HashSet<_> = self.depot.bundles(usize::MAX, |_| false)?.into_iter().collect();
+            self.routes.retain(|object, _| waiting.contains(object));
+            self.forget_at = REMEMBERED.max(2 * self.routes.len());
+        }
+        loop {
+            let is_other = |object: &ObjectId| {
+                self.aside.contains_key(object)
+                    || self.routes.get(object).is_some_and(|by| *by != route)
+                    || self.under_way.values().any(|other| other == object)
             };
-            let summary = match read(&bytes, &self.config.limits, now_ms()) {
-                Ok(summary) => summary,
-                Err(error) => {
-                    self.give_up(&object, &error.to_string());
-                    continue;
-                }
-            };
-            match self.config.route(&summary.destination) {
-                Some(fits) if fits == route => {}
-                Some(_) => continue,
-                None => {
-                    tracing::warn!(destination = %summary.destination, "no route for a bundle; it waits");
-                    self.aside.insert(object, now + SET_ASIDE);
-                    continue;
-                }
-            }
-            let dwell = self.dwell(&object);
-            match carry(&bytes, &self.config.limits, &self.config.session.node, dwell, now_ms()) {
-                Ok(carried) => {
+            let Some(object) = self.depot.bundles(1, is_other)?.pop() else { return Ok(None) };
+            match self.look_at(&object)? {
+                Some((by, carried)) if by == route => {
                     self.tokens += 1;
                     self.under_way.insert(self.tokens, object);
                     return Ok(Some(Offer::carried(self.tokens, carried, None)));
                 }
-                Err(dropped) => self.give_up(&object, &dropped.to_string()),
+                Some(_) => {}
+                None => drop(self.aside.insert(object, now + SET_ASIDE)),
             }
         }
-        Ok(None)
+    }
+
+    /// By which route a bundle goes, and how; `None` if it cannot now.
+    fn look_at(&mut self, object: &ObjectId) -> Result<Option<(RouteId, Carried)>, DepotError> {
+        let bytes = match self.depot.bundle(object) {
+            Ok(bytes) => bytes,
+            Err(DepotError::Unknown(_) | DepotError::Damaged { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let summary = match read(&bytes, &self.config.limits, now_ms()) {
+            Ok(summary) => summary,
+            Err(error) => {
+                self.give_up(object, &error.to_string());
+                return Ok(None);
+            }
+        };
+        let Some(route) = self.config.route(&summary.destination) else {
+            tracing::warn!(destination = %summary.destination, "no route for a bundle; it waits");
+            return Ok(None);
+        };
+        self.routes.insert(*object, route);
+        let dwell = self.dwell(object);
+        match carry(&bytes, &self.config.limits, &self.config.session.node, dwell, now_ms()) {
+            Ok(carried) => Ok(Some((route, carried))),
+            Err(dropped) => {
+                self.give_up(object, &dropped.to_string());
+                Ok(None)
+            }
+        }
     }
 
     /// For how long a bundle has been with us: since the store that it came to has signed for it.

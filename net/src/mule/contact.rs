@@ -279,10 +279,8 @@ impl Contact {
         });
         let there: BTreeSet<_> = self.offered.values().map(|offered| offered.object).collect();
         for candidate in candidates.iter().filter(|candidate| !there.contains(&candidate.object)) {
-            let Candidate { object, manifest_len, wire_len, priority, deadline_s, chunks } = *candidate;
-            let offer = Offer { object, manifest_len, wire_len, priority, deadline_s };
-            let Some(handle) = self.hop.offer(offer, chunks) else { break };
-            self.offered.insert(handle, Offered { object, wire_len });
+            let Some(handle) = self.hop.offer(candidate.offer(), candidate.chunks) else { break };
+            self.offered.insert(handle, Offered { object: candidate.object, wire_len: candidate.wire_len });
         }
     }
 
@@ -309,7 +307,8 @@ impl Contact {
                     self.count_given();
                 }
             }
-            Action::Offered { handle, .. } if !self.partner.takes_from => self.hop.answer(handle, Answer::Refuse),
+            // Configuration may change; a refusal is for ever.
+            Action::Offered { handle, .. } if !self.partner.takes_from => self.hop.answer(handle, Answer::NotNow),
             Action::Offered { handle, offer } => {
                 self.taking.insert(handle, Taking { offer, postponed: false });
                 self.ask(Question::Offered(handle, offer));
@@ -428,5 +427,11 @@ impl Contact {
             giving: giving.collect(),
             taking: self.taking.values().map(|taking| taking.offer.object.to_string()).collect(),
         }
+    }
+}
+
+impl Drop for Contact {
+    fn drop(&mut self) {
+        self.ask(Question::Leave);
     }
 }

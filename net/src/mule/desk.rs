@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use aquila_depot::{Depot, DepotError, Verdict};
+use aquila_depot::{Depot, DepotError, Refusal, Verdict};
 use aquila_proto::identity::PublicKey;
 use aquila_proto::transfer::{Answer, Handle, ObjectId, Offer};
 use bytes::Bytes;
@@ -23,6 +23,8 @@ const ON_OFFER: usize = 64;
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
 /// Whether another process has put something in is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How things are is told this often: counting all objects takes the longer the more there are.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// What has expired is given up this often.
 const EXPIRE_EVERY: Duration = Duration::from_secs(10);
 /// Questions that are dealt with before what is whole is promised: one wait for the disk is for all of them.
@@ -61,6 +63,8 @@ pub(super) enum Question {
     Receipts,
     /// How things are.
     Status(Box<ContactSnapshot>),
+    /// The link is there no more.
+    Leave,
 }
 
 #[derive(Debug)]
@@ -84,6 +88,7 @@ pub(super) struct Desk {
     dirty: bool,
     committed: Instant,
     looked: Instant,
+    published_at: Option<Instant>,
     expired: Instant,
     /// Links are to be told that there may be more to offer, and what is to be told has changed.
     changed: bool,
@@ -103,6 +108,7 @@ impl Desk {
             dirty: false,
             committed: now,
             looked: now,
+            published_at: None,
             expired: now,
             changed: false,
             receipts_changed: false,
@@ -142,6 +148,9 @@ impl Desk {
                 Ok(false) => {}
                 Err(error) => self.complain("look into the store", &error),
             }
+        }
+        if self.published_at.is_none_or(|at| now.saturating_duration_since(at) >= PUBLISH_EVERY) {
+            self.published_at = Some(now);
             self.publish();
         }
         if now.saturating_duration_since(self.expired) >= EXPIRE_EVERY {
@@ -230,6 +239,11 @@ impl Desk {
             Ok(Verdict::HaveCustody) => Answer::Custody,
             Ok(Verdict::WantManifest) => Answer::Manifest,
             Ok(Verdict::WantChunks { lens, have }) => Answer::Chunks { lens, have },
+            // Who is believed may be mended in the configuration; a refusal is for ever.
+            Ok(Verdict::Refuse(why @ Refusal::Source)) => {
+                self.complain_once(format!("objects are not taken: {why}"));
+                Answer::NotNow
+            }
             Ok(Verdict::Refuse(why)) => {
                 tracing::warn!(peer = peer.fingerprint(), %why, "object refused");
                 Answer::Refuse
@@ -309,6 +323,7 @@ impl Desk {
                     link.status = Some(*status);
                 }
             }
+            Question::Leave => drop(self.links.remove(&link)),
         }
     }
 

@@ -30,7 +30,7 @@ pub use contact::Contact;
 pub(crate) use contact::News;
 use desk::{Ask, Desk, Question};
 pub use party::{Discovery, LinkSpec, Reach, ServeError, serve};
-pub use snapshot::{ContactSnapshot, MuleSnapshot, ObjectSnapshot, StateSnapshot, bytes, state_name};
+pub use snapshot::{ContactSnapshot, MuleSnapshot, ObjectSnapshot, StateSnapshot, bytes};
 pub use spec::{ParsePeerError, PeerSpec, Role};
 
 /// What the daemon writes into the store's folder each second, for other programs: a [`MuleSnapshot`] as JSON.
@@ -138,7 +138,7 @@ impl Mule {
         Bundles::start(depot, setup).await
     }
 
-    /// How things are, four times a second.
+    /// How things are, once a second.
     pub fn snapshots(&self) -> watch::Receiver<MuleSnapshot> {
         self.snapshots.clone()
     }

@@ -1,10 +1,9 @@
 //! What a store and its links show.
 
 use std::fmt::Write;
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aquila_depot::{Health, State, Total};
+use aquila_depot::{Health, Total};
 use serde::{Deserialize, Serialize};
 
 use crate::status::Shown;
@@ -88,30 +87,18 @@ pub struct ObjectSnapshot {
     pub done: f64,
 }
 
-/// What people call a state.
-pub fn state_name(state: State) -> &'static str {
-    match state {
-        State::Queued => "queued",
-        State::Partial => "partial",
-        State::Custody => "custody",
-        State::Delivered => "delivered",
-        State::Released => "released",
-        State::Expired => "expired",
-        State::Refused => "refused",
+impl From<&Total> for StateSnapshot {
+    fn from(total: &Total) -> Self {
+        Self { state: total.state.name().to_owned(), objects: total.objects, bytes: total.size }
     }
 }
 
 impl MuleSnapshot {
     pub(super) fn new(totals: &[Total], health: &Health, contacts: Vec<ContactSnapshot>) -> Self {
-        let state = |total: &Total| StateSnapshot {
-            state: state_name(total.state).to_owned(),
-            objects: total.objects,
-            bytes: total.size,
-        };
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            states: totals.iter().map(state).collect(),
+            states: totals.iter().map(StateSnapshot::from).collect(),
             full: health.full.map(|why| why.to_string()),
             used_bytes: health.used,
             free_bytes: health.disk_free,

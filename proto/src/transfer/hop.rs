@@ -322,8 +322,8 @@ impl Hop {
     /// Fills a parcel with data: the tail of one part and the head of the next share it.
     fn put_data(&mut self, now: Instant, max: usize, parcel: &mut Vec<u8>, notes: &mut Vec<Note>) -> Option<()> {
         self.giver.poll(now, &mut self.actions);
-        parcel.reserve_exact(max);
         let mut next = Some(self.giver.next_data(now, max)?);
+        parcel.reserve_exact(max);
         while let Some((Frame::Data(handle, part, offset, bytes), note)) = next {
             self.stats.bytes_sent += bytes.len() as u64;
             notes.push(note);
