@@ -19,7 +19,7 @@ use hardy_cbor::encode::{Bytes, emit_map};
 /// The object that a piece is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartOf {
-    /// Its name: the hash of its manifest.
+    /// Its name: the hash of its manifest; for a file of a pack, the BLAKE3 of the pack's name and the file's path behind it.
     pub object: [u8; 32],
     /// Bytes of its content.
     pub total: u64,

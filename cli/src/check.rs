@@ -86,7 +86,10 @@ fn describe_mule(mule: &MuleSettings, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  spool      {}", spool.display())?;
     }
     if let Some(shore) = &mule.shore {
-        writeln!(out, "  deliver    to {}", shore.folder.display())?;
+        match &shore.folder {
+            Some(folder) => writeln!(out, "  deliver    to {}", folder.display())?,
+            None => writeln!(out, "  deliver    as bundles")?,
+        }
     }
     for key in &mule.sources {
         writeln!(out, "  source     {}", key.fingerprint())?;

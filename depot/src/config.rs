@@ -30,8 +30,9 @@ pub struct Config {
 /// A place where objects end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shore {
-    /// The folder that files are put into. It is made if it is not there; nothing outside it is written.
-    pub folder: PathBuf,
+    /// The folder that files are put into. It is made if it is not there; nothing outside it is written. Without one files wait to be
+    /// handed over as bundles do, see [`Depot::outgoing`](crate::Depot::outgoing).
+    pub folder: Option<PathBuf>,
     /// Takes objects for this destination, and those for any.
     pub name: String,
 }

@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::path::Path;
 
 use aquila_proto::transfer::{Hash, Kind, ObjectId, StoreId};
 use bytes::Bytes;
 use rusqlite::OptionalExtension;
 
-use crate::config::Shore;
 use crate::depot::{Depot, now_s};
 use crate::error::DepotError;
 use crate::folder::{Folder, There};
@@ -62,7 +62,7 @@ impl<E: Into<DepotError>> From<E> for Fault {
 impl Depot {
     /// Writes whole objects to the shore's folder, at most `max` of those that are there: first to a temporary file, which gets its name when
     /// it is on the disk. Packs are unpacked. An older version of a file takes nothing's place. When this returns they are delivered, and
-    /// there is a receipt for them. Bundles are left to [`Depot::bundles`].
+    /// there is a receipt for them. What is not for a folder is left to [`Depot::outgoing`].
     ///
     /// Where another store's file, or anything that was not written by this, has the name, or a part of the path is not a folder, the name
     /// gets `~` and the first eight digits of the source's name behind it; and `-2` to `-9` behind that if need be.
@@ -71,6 +71,9 @@ impl Depot {
     /// If no file could be written or read now; those that cannot be are tried again at the next call.
     pub fn deliver(&mut self, max: usize) -> Result<Vec<Delivered>, DepotError> {
         let mut delivered = Vec::new();
+        if self.shore_folder().is_none() {
+            return Ok(delivered);
+        }
         let (mut after, mut fault) = (0, None);
         while delivered.len() < max {
             let Some((known, kind)) = self.next_for_us(after)? else { break };
@@ -83,7 +86,7 @@ impl Depot {
             };
             match written {
                 Ok(files) => {
-                    self.handed_over(&known, &files)?;
+                    self.note_delivered(&known, &files)?;
                     let files = files.into_iter().filter_map(|file| file.is_written.then_some(file.path)).collect();
                     delivered.push(Delivered { object, files });
                 }
@@ -112,59 +115,101 @@ impl Depot {
         found.map(|(id, kind)| Ok((state::get(&self.db, id)?, state::kind(kind)))).transpose()
     }
 
-    /// Bundles that wait to be handed over, at most `max`, the oldest first, not those that `exclude` holds for.
+    fn shore_folder(&self) -> Option<&Path> {
+        self.config.shore.as_ref()?.folder.as_deref()
+    }
+
+    /// What waits to be handed over to somebody who is no store: bundles, and, where a shore has no folder, files and packs. At most `max`,
+    /// the oldest first, not those that `exclude` holds for.
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub fn bundles(&self, max: usize, exclude: impl Fn(&ObjectId) -> bool) -> Result<Vec<ObjectId>, DepotError> {
-        let mut find = self
-            .db
-            .prepare_cached("SELECT object FROM object WHERE for_us = 1 AND state = 3 AND kind = 2 ORDER BY id")?;
-        let mut rows = find.query([])?;
-        let mut bundles = Vec::new();
-        while bundles.len() < max
+    pub fn outgoing(
+        &self,
+        max: usize,
+        exclude: impl Fn(&ObjectId, Kind) -> bool,
+    ) -> Result<Vec<(ObjectId, Kind)>, DepotError> {
+        let mut find = self.db.prepare_cached(
+            "SELECT object, kind FROM object WHERE for_us = 1 AND state = 3 AND (kind = 2 OR ?) ORDER BY id",
+        )?;
+        let mut rows = find.query([self.shore_folder().is_none()])?;
+        let mut outgoing = Vec::new();
+        while outgoing.len() < max
             && let Some(row) = rows.next()?
         {
-            let object = ObjectId(Hash(row.get(0)?));
-            if !exclude(&object) {
-                bundles.push(object);
+            let (object, kind) = (ObjectId(Hash(row.get(0)?)), state::kind(row.get(1)?));
+            if !exclude(&object, kind) {
+                outgoing.push((object, kind));
             }
         }
-        Ok(bundles)
+        Ok(outgoing)
     }
 
-    /// A bundle, byte for byte as it was put.
+    /// The content of an object's nth chunk, from 1 on, as it was before it was compressed.
     ///
     /// # Errors
-    /// [`DepotError::Unknown`] if it is none that is here, [`DepotError::Damaged`] if it is not what it was. One that never was what its
-    /// source says is refused, and unknown from then on.
-    pub fn bundle(&mut self, object: &ObjectId) -> Result<Bytes, DepotError> {
+    /// As [`Depot::load`].
+    pub fn content(&mut self, object: &ObjectId, part: u64) -> Result<Vec<u8>, DepotError> {
+        self.with_content(object, part, |content| Ok(content.to_vec()))
+    }
+
+    /// All of a bundle or a pack, byte for byte as it was put.
+    ///
+    /// # Errors
+    /// [`DepotError::Unknown`] if it is not here, [`DepotError::Damaged`] if it is not what it was. One that never was what its source says,
+    /// or is longer than there are, is refused, and unknown from then on.
+    pub fn whole(&mut self, object: &ObjectId) -> Result<Bytes, DepotError> {
         let known = state::find(&self.db, object)?.ok_or(DepotError::Unknown(*object))?;
-        match self.read_all(&known, object, MAX_BUNDLE as u64) {
-            Ok(bytes) => Ok(bytes.into()),
+        let read = self.read_all(&known, object, MAX_BUNDLE as u64);
+        self.settle(&known, object, read.map(Bytes::from))
+    }
+
+    /// Reads all of a file, and compares it with what its source says it is.
+    ///
+    /// # Errors
+    /// As [`Depot::whole`].
+    pub fn check(&mut self, object: &ObjectId) -> Result<(), DepotError> {
+        let known = state::find(&self.db, object)?.ok_or(DepotError::Unknown(*object))?;
+        let mut find = self.db.prepare_cached("SELECT hash, parts FROM object WHERE id = ?")?;
+        let (hash, parts) = find.query_row([known.id], |row| Ok((Hash(row.get(0)?), row.get::<_, i64>(1)? as u64)))?;
+        drop(find);
+        let mut hasher = blake3::Hasher::new();
+        for part in 1..=parts {
+            self.with_content(object, part, |content| {
+                hasher.update(content);
+                Ok(())
+            })?;
+        }
+        let is_right = hasher.finalize().as_bytes() == &hash.0;
+        self.settle(&known, object, if is_right { Ok(()) } else { Err(Fault::Useless("not what its manifest says")) })
+    }
+
+    fn settle<T>(&mut self, known: &Known, object: &ObjectId, read: Result<T, Fault>) -> Result<T, DepotError> {
+        match read {
+            Ok(read) => Ok(read),
             Err(Fault::Now(error)) => Err(error),
             Err(Fault::Useless(reason)) => {
-                self.now(|tx| state::give_up(tx, &known, State::Refused, now_s(), reason))?;
+                self.now(|tx| state::give_up(tx, known, State::Refused, now_s(), reason))?;
                 Err(DepotError::Unknown(*object))
             }
         }
     }
 
-    /// A bundle was handed over: it is delivered, and there is a receipt for it.
+    /// What waited was handed over: it is delivered, and there is a receipt for it.
     ///
     /// # Errors
-    /// [`DepotError::Unknown`] if it is none that waits.
-    pub fn bundle_delivered(&mut self, object: &ObjectId) -> Result<(), DepotError> {
+    /// [`DepotError::Unknown`] if it is nothing that waits.
+    pub fn handed_over(&mut self, object: &ObjectId) -> Result<(), DepotError> {
         let known = state::find(&self.db, object)?;
         let known = known.filter(|known| known.for_us && known.state == State::Custody);
-        self.handed_over(&known.ok_or(DepotError::Unknown(*object))?, &[])
+        self.note_delivered(&known.ok_or(DepotError::Unknown(*object))?, &[])
     }
 
-    /// A bundle can never be handed over, for this reason: it is refused.
+    /// What waits can never be handed over, for this reason: it is refused.
     ///
     /// # Errors
-    /// [`DepotError::Unknown`] if it is none that waits.
-    pub fn bundle_dropped(&mut self, object: &ObjectId, reason: &str) -> Result<(), DepotError> {
+    /// [`DepotError::Unknown`] if it is nothing that waits.
+    pub fn useless(&mut self, object: &ObjectId, reason: &str) -> Result<(), DepotError> {
         let known = state::find(&self.db, object)?;
         let known = known.filter(|known| known.for_us && known.state == State::Custody);
         let known = known.ok_or(DepotError::Unknown(*object))?;
@@ -173,7 +218,7 @@ impl Depot {
         Ok(())
     }
 
-    fn handed_over(&mut self, known: &Known, files: &[Written]) -> Result<(), DepotError> {
+    fn note_delivered(&mut self, known: &Known, files: &[Written]) -> Result<(), DepotError> {
         let delete = self.config.delete;
         self.now(|tx| {
             for file in files.iter().filter(|file| file.is_written) {
@@ -246,15 +291,14 @@ impl Depot {
 
     /// Writes a file under a name that is free for it.
     fn write_file(&mut self, known: &Known, target: &Target, content: &Content<'_>) -> Result<Written, Fault> {
-        let Some(Shore { folder, .. }) = &self.config.shore else { return Err(Fault::Useless("no folder for it")) };
-        let at = folder.clone();
+        let Some(at) = self.shore_folder().map(Path::to_owned) else { return Err(Fault::Useless("no folder for it")) };
         let io = |error| DepotError::at(at.join(&target.path))(error);
         let id = hex(&known.source.0[..4]);
         let names = |part: &str| {
             let beside = (1..=MAX_BESIDE).map(|n| if n == 1 { format!("~{id}") } else { format!("~{id}-{n}") });
             [String::new()].into_iter().chain(beside).map(move |suffix| format!("{part}{suffix}")).collect::<Vec<_>>()
         };
-        let mut folder = Folder::open(folder).map_err(io)?;
+        let mut folder = Folder::open(&at).map_err(io)?;
         let (folders, leaf) = target.path.rsplit_once('/').unwrap_or(("", &target.path));
         let mut path = String::new();
         for part in folders.split('/').filter(|part| !part.is_empty()) {
@@ -298,7 +342,7 @@ impl Depot {
         path: &str,
         name: &str,
     ) -> Result<May, DepotError> {
-        let at = self.config.shore.as_ref().map(|shore| shore.folder.join(path)).unwrap_or_default();
+        let at = self.shore_folder().map(|folder| folder.join(path)).unwrap_or_default();
         let mut find = self.db.prepare_cached("SELECT source, number FROM shore WHERE path = ?")?;
         let last = find.query_row([path], |row| Ok((StoreId(row.get(0)?), row.get::<_, i64>(1)? as u64))).optional()?;
         let is_there = folder.has(OsStr::new(name)).map_err(DepotError::at(&at))?;
@@ -317,7 +361,7 @@ impl Depot {
     }
 
     fn copy(&mut self, file: &mut std::fs::File, target: &Target, content: &Content<'_>) -> Result<(), Fault> {
-        let folder = self.config.shore.as_ref().map(|shore| shore.folder.clone()).unwrap_or_default();
+        let folder = self.shore_folder().map(Path::to_owned).unwrap_or_default();
         let mut hasher = blake3::Hasher::new();
         match content {
             Content::Bytes(bytes) => {

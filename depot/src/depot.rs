@@ -120,8 +120,8 @@ impl Depot {
                 Err(error) => return Err(DepotError::at(folder)(error)),
             }
         }
-        if let Some(shore) = &config.shore {
-            fs::create_dir_all(&shore.folder).map_err(DepotError::at(&shore.folder))?;
+        if let Some(folder) = config.shore.as_ref().and_then(|shore| shore.folder.as_ref()) {
+            fs::create_dir_all(folder).map_err(DepotError::at(folder))?;
         }
         let mut db = db::open(&dir.join("state.db"))?;
         let store = store_id(&mut db)?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aquila_bundle::NodeId;
+use aquila_bundle::{Eid, NodeId};
 use aquila_depot::{Config, Delete, Shore};
 use aquila_net::mule::{BundleSetup, Discovery, PeerSpec, Role, RouteSpec};
 use aquila_net::status::Exposure;
@@ -36,6 +36,7 @@ pub struct Mule {
     pub bundles_node: Option<Text<NodeId>>,
     pub bundles_listen: Option<Text<SocketAddr>>,
     pub bundles_to: Option<Vec<Text<RouteSpec>>>,
+    pub bundles_files: Option<Text<Eid>>,
 }
 
 /// When a file is given up, see [`Delete`].
@@ -119,14 +120,23 @@ pub fn store_folder(file: &File, environment: &Environment) -> Result<PathBuf, I
 fn bundles(mule: &Mule, role: Role) -> Result<Option<BundleSetup>, Invalid> {
     let listen = mule.bundles_listen.as_ref().map(|Text(address)| *address);
     let routes: Vec<_> = mule.bundles_to.iter().flatten().map(|Text(route)| route.clone()).collect();
-    if listen.is_none() && routes.is_empty() {
+    let files = mule.bundles_files.as_ref().map(|Text(eid)| eid.clone());
+    if listen.is_none() && routes.is_empty() && files.is_none() {
         return Ok(None);
+    }
+    if let Some(eid) = files.as_ref().filter(|eid| !routes.iter().any(|route| route.pattern.matches(eid)))
+        && role == Role::Shore
+    {
+        return Err(Invalid::MuleBundlesRoute(eid.to_string()));
+    }
+    if files.is_some() && role != Role::Shore {
+        return Err(Invalid::MuleBundles(role.name()));
     }
     if (role == Role::Shore) != listen.is_none() || (role == Role::Shore) == routes.is_empty() {
         return Err(Invalid::MuleBundles(role.name()));
     }
     let node = mule.bundles_node.as_ref().map(|Text(node)| node.clone()).ok_or(Invalid::NoMuleBundlesNode)?;
-    Ok(Some(BundleSetup { node, listen, routes }))
+    Ok(Some(BundleSetup { node, listen, routes, files }))
 }
 
 impl MuleSettings {
@@ -148,10 +158,11 @@ impl MuleSettings {
             return Err(Invalid::MulePeerTwice(twice[0]));
         }
         let shore = match (&mule.deliver, role) {
-            (Some(folder), Role::Shore) => {
+            (Some(_), Role::Shore) if mule.bundles_files.is_some() => return Err(Invalid::MuleFilesTwice),
+            (None, Role::Shore) if mule.bundles_files.is_none() => return Err(Invalid::NoMuleFolder),
+            (folder, Role::Shore) => {
                 Some(Shore { folder: folder.clone(), name: mule.destination.clone().unwrap_or_default() })
             }
-            (None, Role::Shore) => return Err(Invalid::NoMuleFolder),
             (Some(_), _) => return Err(Invalid::MuleFolder(role.name())),
             (None, _) => None,
         };

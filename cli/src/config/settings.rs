@@ -152,8 +152,18 @@ pub enum Invalid {
     )]
     NoGatewaySide,
     /// A shore without a folder.
-    #[error("[mule] deliver is missing: where do files end? Write deliver = \"/srv/files\" or use --deliver")]
+    #[error(
+        "[mule] deliver is missing: where do files end? Write deliver = \"/srv/files\" or use --deliver, or --bundles-files"
+    )]
     NoMuleFolder,
+    /// A folder, and bundles.
+    #[error("[mule] deliver and bundles_files exclude each other: files are written to a folder, or leave as bundles")]
+    MuleFilesTwice,
+    /// Files that nobody is there for.
+    #[error(
+        "[mule] bundles_files is {0}, and none of bundles_to is for it: write bundles_to = [\"{0}=HOST:PORT\"], or '*=HOST:PORT'"
+    )]
+    MuleBundlesRoute(String),
     /// A folder of what is no shore.
     #[error("[mule] deliver is for a shore; this is a {0}, which hands files on")]
     MuleFolder(&'static str),
@@ -162,7 +172,7 @@ pub enum Invalid {
     MuleSpool,
     /// Bundles the wrong way.
     #[error(
-        "[mule] bundles_listen is for nodes and carriers, where bundles come in, and bundles_to for shores, where they leave; this is a {0}"
+        "[mule] bundles_listen is for nodes and carriers, where bundles come in, bundles_to and bundles_files are for shores, where they leave; this is a {0}"
     )]
     MuleBundles(&'static str),
     /// What we are called among those who send bundles.

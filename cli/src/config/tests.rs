@@ -281,11 +281,19 @@ fn stores_of_files_say_what_they_lack_and_whom_they_believe() {
         ("[log]\nlevel = '=='", MuleRole::Carrier, "[log]"),
         ("[mule]\nbundles_listen = '127.0.0.1:4556'", MuleRole::Node, "--bundles-node"),
         ("[mule]\nbundles_to = ['*=127.0.0.1:4556']", MuleRole::Node, "this is a node"),
+        ("[mule]\ndeliver = '/srv'\nbundles_files = 'dtn://lab/in'", MuleRole::Shore, "exclude each other"),
+        ("[mule]\nbundles_files = 'dtn://lab/in'", MuleRole::Shore, "none of bundles_to"),
+        ("[mule]\nbundles_files = 'dtn://lab/in'", MuleRole::Carrier, "are for shores"),
         ("[mule]\ndeliver = '/srv'\nbundles_listen = '127.0.0.1:4556'", MuleRole::Shore, "this is a shore"),
     ] {
         let error = resolve_as(text, role).unwrap_err().to_string();
         assert!(error.contains(hint), "{text}: {error}");
     }
+    let text =
+        "[mule]\nbundles_node = 'dtn://b/'\nbundles_to = ['dtn://lab/*=lab:4556']\nbundles_files = 'dtn://lab/in'";
+    let shore = resolve_as(text, MuleRole::Shore).unwrap().mule;
+    assert_eq!(shore.shore.map(|shore| shore.folder), Some(None), "files leave as bundles");
+    assert_eq!(shore.bundles.unwrap().files.unwrap().to_string(), "dtn://lab/in");
     let text = format!("[mule]\npeers = ['{PEER}@ship:9410,radio', '{other}@office:9410,shore']");
     let carrier = resolve_as(&text, MuleRole::Carrier).unwrap().mule;
     assert_eq!(carrier.sources, [PEER.parse().unwrap()], "what the node has is taken");
@@ -349,6 +357,7 @@ fn the_sample_says_nothing_but_defaults() {
         ("mule", "bundles_node"),
         ("mule", "bundles_listen"),
         ("mule", "bundles_to"),
+        ("mule", "bundles_files"),
         ("status", "listen"),
         ("video", "camera"),
         ("video", "encoder"),

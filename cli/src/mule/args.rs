@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use aquila_bundle::NodeId;
+use aquila_bundle::{Eid, NodeId};
 use aquila_depot::State;
 use aquila_net::mule::{PeerSpec, RouteSpec};
 use aquila_proto::identity::PublicKey;
@@ -78,7 +78,7 @@ pub struct RunArgs {
     /// Take in files that appear in this folder [mule.spool]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Files")]
     pub spool: Option<PathBuf>,
-    /// Put files that have arrived into this folder; a shore needs one [mule.deliver]
+    /// Put files that have arrived into this folder; a shore needs one, or --bundles-files [mule.deliver]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Files")]
     pub deliver: Option<PathBuf>,
     /// When files are given up, those in the spool included [mule.delete]
@@ -95,6 +95,9 @@ pub struct RunArgs {
     /// times [mule.bundles_to]
     #[arg(long, value_name = "ROUTE", help_heading = "Bundles")]
     pub bundles_to: Vec<RouteSpec>,
+    /// Hand files over too, as bundles for this endpoint, instead of putting them into a folder: on shores [mule.bundles_files]
+    #[arg(long, value_name = "EID", help_heading = "Bundles")]
+    pub bundles_files: Option<Eid>,
 
     /// Serve a status page, JSON and Prometheus metrics here, for example at 127.0.0.1:9420 [status.listen]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Watching")]
@@ -216,6 +219,7 @@ impl RunArgs {
         set(&mut file.mule.bundles_node, self.bundles_node.map(Text));
         set(&mut file.mule.bundles_listen, self.bundles_listen.map(Text));
         list(&mut file.mule.bundles_to, self.bundles_to);
+        set(&mut file.mule.bundles_files, self.bundles_files.map(Text));
         set(&mut file.status.listen, self.status.map(Text));
         set(&mut file.log.level, self.log);
     }

@@ -1,5 +1,7 @@
 use std::time::{Duration, SystemTime};
 
+use aquila_proto::transfer::Kind;
+
 use super::*;
 use crate::{Filter, Source, View};
 
@@ -109,6 +111,38 @@ fn small_files_are_packed_and_unpacked() {
 }
 
 #[test]
+fn without_a_folder_files_wait_to_be_handed_over() {
+    let temp = Temp::new();
+    let mut ship = open(&temp, SHIP);
+    let mut config = config(SHORE);
+    config.shore = Some(Shore { folder: None, name: "shore".into() });
+    let mut shore = Depot::open(temp.join("shore"), config).unwrap();
+    let content = log(1, 900_000);
+    let put = ship.put(&temp.file("long.log", &content), "long.log", &PutOptions::default()).unwrap();
+    let small: Vec<_> = (0..3).map(|n| temp.file(&format!("small/{n}"), &noise(n, 100))).collect();
+    let small: Vec<_> = small.into_iter().map(|file| Source { path: "small".into(), file }).collect();
+    let packs = ship.put_many(&small[..1], &PutOptions::default());
+    let packed = packs[0].as_ref().unwrap().object;
+    ship.commit().unwrap();
+    meet(&mut ship, &mut shore);
+    assert_eq!(shore.deliver(9).unwrap(), []);
+    let waiting = shore.outgoing(8, |_, _| false).unwrap();
+    assert_eq!(waiting[0], (put.object, Kind::File));
+    assert_eq!(waiting[1].0, packed);
+    assert_eq!(shore.outgoing(8, |object, _| *object == packed).unwrap(), [(put.object, Kind::File)]);
+    shore.check(&put.object).unwrap();
+    let chunks = shore.list(Filter::default()).map(|row| row.unwrap()).find(|row| row.object == put.object).unwrap();
+    let parts = (1..=chunks.chunks).flat_map(|part| shore.content(&put.object, part).unwrap());
+    assert!(parts.eq(content));
+    shore.handed_over(&put.object).unwrap();
+    shore.useless(&packed, "for a test").unwrap();
+    assert!(shore.outgoing(8, |_, _| false).unwrap().is_empty());
+    meet(&mut ship, &mut shore);
+    assert_eq!(state_of(&ship, &put.object), Some(State::Released));
+    assert_eq!(state_of(&shore, &packed), Some(State::Refused));
+}
+
+#[test]
 fn bundles_come_out_as_they_went_in() {
     let temp = Temp::new();
     let (mut ship, mut shore) = (open(&temp, SHIP), open(&temp, SHORE));
@@ -118,12 +152,12 @@ fn bundles_come_out_as_they_went_in() {
         ship.commit().unwrap();
         assert_eq!(meet(&mut ship, &mut shore).objects, [put.object]);
         assert!(shore.deliver(9).unwrap().is_empty());
-        assert_eq!(shore.bundles(8, |_| false).unwrap(), [put.object]);
-        assert!(shore.bundle(&put.object).unwrap() == bundle);
+        assert_eq!(shore.outgoing(8, |_, _| false).unwrap(), [(put.object, Kind::Bundle)]);
+        assert!(shore.whole(&put.object).unwrap() == bundle);
         assert_eq!(state_of(&shore, &put.object), Some(State::Custody));
-        shore.bundle_delivered(&put.object).unwrap();
-        assert!(shore.bundle_delivered(&put.object).is_err());
-        assert!(shore.bundles(8, |_| false).unwrap().is_empty());
+        shore.handed_over(&put.object).unwrap();
+        assert!(shore.handed_over(&put.object).is_err());
+        assert!(shore.outgoing(8, |_, _| false).unwrap().is_empty());
         meet(&mut ship, &mut shore);
         assert_eq!(state_of(&ship, &put.object), Some(State::Released));
     }

@@ -174,7 +174,7 @@ fn lies_about_content_are_refused_and_leave_nothing() {
     let mut bundle = Made::new(5, Kind::Bundle, "", b"bundle");
     bundle.manifest.hash = Hash::of(b"something else");
     let bundle = bundle.give(&mut shore);
-    assert!(shore.bundle(&bundle).is_err());
+    assert!(shore.whole(&bundle).is_err());
     let good = Made::new(6, Kind::File, "good", b"good").give(&mut shore);
     let delivered = shore.deliver(100).unwrap();
     assert_eq!(delivered.iter().map(|delivered| delivered.object).collect::<Vec<_>>(), [good]);

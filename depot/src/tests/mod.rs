@@ -73,7 +73,7 @@ pub fn config(seed: u8) -> Config {
 pub fn open(temp: &Temp, seed: u8) -> Depot {
     let mut config = config(seed);
     if seed == SHORE {
-        config.shore = Some(Shore { folder: temp.join("ashore"), name: "shore".into() });
+        config.shore = Some(Shore { folder: Some(temp.join("ashore")), name: "shore".into() });
     }
     Depot::open(temp.join(&format!("store-{seed}")), config).unwrap()
 }

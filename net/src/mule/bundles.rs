@@ -10,12 +10,13 @@ use std::time::Duration;
 use aquila_bundle::agent::{
     Agent, AgentConfig, Arrival, Offer, Outcome, Request, Route, RouteId, Verdict, bind, now_ms,
 };
-use aquila_bundle::{Carried, NodeId, Pattern, PatternError, carry, read};
+use aquila_bundle::{Carried, Eid, NodeId, Pattern, PatternError, carry, read};
 use aquila_depot::{Depot, DepotError, PutOptions};
-use aquila_proto::transfer::{Manifest, ObjectId};
+use aquila_proto::transfer::{Kind, Manifest, ObjectId};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use super::export::{Export, Fault, Piece};
 use super::{MuleError, workers};
 
 /// What a store that speaks with other networks is told.
@@ -27,6 +28,8 @@ pub struct BundleSetup {
     pub listen: Option<SocketAddr>,
     /// Where bundles go that have arrived.
     pub routes: Vec<RouteSpec>,
+    /// For whom files leave as bundles; one of the routes has to be for it.
+    pub files: Option<Eid>,
 }
 
 /// Where bundles go: `PATTERN=HOST:PORT`.
@@ -99,6 +102,13 @@ impl Bundles {
         let route =
             |route: RouteSpec| Route { pattern: route.pattern, address: route.address, ignore_transfer_mru: true };
         config.routes = setup.routes.into_iter().map(route).collect();
+        let files = match setup.files {
+            Some(eid) => {
+                let route = config.route(&eid).ok_or_else(|| MuleError::Bundles(format!("no route for {eid}")))?;
+                Some((eid, route))
+            }
+            None => None,
+        };
         let listener = match setup.listen {
             Some(address) => {
                 let listener = bind(&address.to_string()).await;
@@ -117,6 +127,8 @@ impl Bundles {
             aside: BTreeMap::new(),
             routes: BTreeMap::new(),
             forget_at: REMEMBERED,
+            files,
+            exports: BTreeMap::new(),
         };
         let (agent, requests) =
             Agent::start(config, listener).map_err(|error| MuleError::Bundles(error.to_string()))?;
@@ -143,14 +155,18 @@ struct Desk {
     config: AgentConfig,
     known: HashSet<String>,
     order: VecDeque<String>,
-    /// Bundles under way, by token.
-    under_way: BTreeMap<u64, ObjectId>,
+    /// Bundles under way, by token, and pieces of files.
+    under_way: BTreeMap<u64, (ObjectId, Option<Piece>)>,
     tokens: u64,
     /// Bundles that have no route, or that the next node does not want, and until when they wait.
     aside: BTreeMap<ObjectId, std::time::Instant>,
     /// By which route bundles go that wait: what is known is not read again. Those that are gone are forgotten at so many.
     routes: BTreeMap<ObjectId, RouteId>,
     forget_at: usize,
+    /// For whom files leave, and by which route.
+    files: Option<(Eid, RouteId)>,
+    /// Files that are leaving.
+    exports: BTreeMap<ObjectId, Export>,
 }
 
 impl Desk {
@@ -168,7 +184,7 @@ impl Desk {
                         None
                     });
                     if let Err(Some(offer)) = answer.send(offer) {
-                        self.under_way.remove(&offer.token);
+                        self.done(offer.token, &Outcome::Later("the session is over".to_owned()));
                     }
                 }
                 Request::Done { token, outcome, .. } => self.done(token, &outcome),
@@ -212,37 +228,95 @@ impl Desk {
         }
     }
 
-    /// The oldest bundle that goes by this route.
+    /// The oldest bundle that goes by this route, or a piece of the oldest file.
     fn next(&mut self, route: RouteId) -> Result<Option<Offer>, DepotError> {
         let now = std::time::Instant::now();
         self.aside.retain(|_, until| *until > now);
         if self.routes.len() >= self.forget_at {
-            let waiting: HashSet<_> = self.depot.bundles(usize::MAX, |_| false)?.into_iter().collect();
+            let waiting = self.depot.outgoing(usize::MAX, |_, kind| kind != Kind::Bundle)?;
+            let waiting: HashSet<_> = waiting.into_iter().map(|(object, _)| object).collect();
             self.routes.retain(|object, _| waiting.contains(object));
             self.forget_at = REMEMBERED.max(2 * self.routes.len());
         }
         loop {
-            let is_other = |object: &ObjectId| {
+            if let Some(offer) = self.next_piece(route)? {
+                return Ok(Some(offer));
+            }
+            let leaves_here = self.files.as_ref().is_some_and(|(_, by)| *by == route);
+            let is_other = |object: &ObjectId, kind: Kind| {
                 self.aside.contains_key(object)
                     || self.routes.get(object).is_some_and(|by| *by != route)
-                    || self.under_way.values().any(|other| other == object)
+                    || self.under_way.values().any(|(other, _)| other == object)
+                    || kind != Kind::Bundle && (!leaves_here || self.exports.contains_key(object))
             };
-            let Some(object) = self.depot.bundles(1, is_other)?.pop() else { return Ok(None) };
+            let Some((object, kind)) = self.depot.outgoing(1, is_other)?.pop() else { return Ok(None) };
+            if kind != Kind::Bundle {
+                self.begin_export(object, now)?;
+                continue;
+            }
             match self.look_at(&object)? {
-                Some((by, carried)) if by == route => {
-                    self.tokens += 1;
-                    self.under_way.insert(self.tokens, object);
-                    return Ok(Some(Offer::carried(self.tokens, carried, None)));
-                }
+                Some((by, carried)) if by == route => return Ok(Some(self.offer(object, None, carried.pieces))),
                 Some(_) => {}
                 None => drop(self.aside.insert(object, now + SET_ASIDE)),
             }
         }
     }
 
+    fn offer(&mut self, object: ObjectId, piece: Option<Piece>, pieces: Vec<Bytes>) -> Offer {
+        self.tokens += 1;
+        self.under_way.insert(self.tokens, (object, piece));
+        Offer { token: self.tokens, pieces, from: None }
+    }
+
+    fn begin_export(&mut self, object: ObjectId, now: std::time::Instant) -> Result<(), DepotError> {
+        match Export::open(&mut self.depot, object) {
+            Ok(export) => drop(self.exports.insert(object, export)),
+            Err(fault) => {
+                self.aside.insert(object, now + SET_ASIDE);
+                self.on_fault(&object, fault)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next piece of a file that is leaving.
+    fn next_piece(&mut self, route: RouteId) -> Result<Option<Offer>, DepotError> {
+        let Some((destination, _)) = self.files.clone().filter(|(_, by)| *by == route) else { return Ok(None) };
+        let objects: Vec<_> = self.exports.keys().copied().collect();
+        for object in objects {
+            let Some(export) = self.exports.get_mut(&object) else { continue };
+            let Some(piece) = export.next() else { continue };
+            let source = Eid::from(self.config.session.node.clone());
+            match export.bundle(&mut self.depot, &piece, source, destination.clone(), now_ms()) {
+                Ok(bundle) => return Ok(Some(self.offer(object, Some(piece), vec![bundle.into()]))),
+                Err(fault) => {
+                    self.set_aside(object);
+                    self.on_fault(&object, fault)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn on_fault(&mut self, object: &ObjectId, fault: Fault) -> Result<(), DepotError> {
+        match fault {
+            Fault::Now(DepotError::Unknown(_) | DepotError::Damaged { .. }) => Ok(()),
+            Fault::Now(error) => Err(error),
+            Fault::Useless(reason) => {
+                self.give_up(object, &reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn set_aside(&mut self, object: ObjectId) {
+        self.exports.remove(&object);
+        self.aside.insert(object, std::time::Instant::now() + SET_ASIDE);
+    }
+
     /// By which route a bundle goes, and how; `None` if it cannot now.
     fn look_at(&mut self, object: &ObjectId) -> Result<Option<(RouteId, Carried)>, DepotError> {
-        let bytes = match self.depot.bundle(object) {
+        let bytes = match self.depot.whole(object) {
             Ok(bytes) => bytes,
             Err(DepotError::Unknown(_) | DepotError::Damaged { .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -279,25 +353,38 @@ impl Desk {
 
     fn give_up(&mut self, object: &ObjectId, reason: &str) {
         tracing::warn!(%object, reason, "a bundle is given up");
-        if let Err(error) = self.depot.bundle_dropped(object, reason) {
+        if let Err(error) = self.depot.useless(object, reason) {
             tracing::error!(%error, "cannot note that a bundle is given up");
         }
     }
 
     fn done(&mut self, token: u64, outcome: &Outcome) {
-        let Some(object) = self.under_way.remove(&token) else { return };
-        match outcome {
-            Outcome::Delivered => {
-                tracing::info!(%object, "bundle handed over");
-                if let Err(error) = self.depot.bundle_delivered(&object) {
-                    tracing::error!(%error, "cannot note that a bundle was handed over");
+        let Some((object, piece)) = self.under_way.remove(&token) else { return };
+        match (outcome, piece) {
+            (Outcome::Delivered, None) => self.handed_over(&object),
+            (Outcome::Delivered, Some(_)) => {
+                if self.exports.get_mut(&object).is_some_and(Export::on_delivered) {
+                    self.exports.remove(&object);
+                    self.handed_over(&object);
                 }
             }
-            Outcome::Later(reason) => tracing::debug!(%object, reason, "bundle to be handed over again"),
-            Outcome::Refused(_) | Outcome::TooLarge(_) | Outcome::Loop => {
-                tracing::warn!(%object, ?outcome, "the next node does not take a bundle; trying again in ten minutes");
-                self.aside.insert(object, std::time::Instant::now() + SET_ASIDE);
+            (Outcome::Later(reason), piece) => {
+                tracing::debug!(%object, reason, "bundle to be handed over again");
+                if let (Some(piece), Some(export)) = (piece, self.exports.get_mut(&object)) {
+                    export.again(piece);
+                }
             }
+            (Outcome::Refused(_) | Outcome::TooLarge(_) | Outcome::Loop, _) => {
+                tracing::warn!(%object, ?outcome, "the next node does not take a bundle; trying again in ten minutes");
+                self.set_aside(object);
+            }
+        }
+    }
+
+    fn handed_over(&mut self, object: &ObjectId) {
+        tracing::info!(%object, "handed over");
+        if let Err(error) = self.depot.handed_over(object) {
+            tracing::error!(%error, "cannot note what was handed over");
         }
     }
 }

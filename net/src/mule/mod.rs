@@ -7,6 +7,7 @@ mod beacon;
 mod bundles;
 mod contact;
 mod desk;
+mod export;
 mod party;
 mod snapshot;
 mod spec;

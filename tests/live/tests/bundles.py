@@ -319,3 +319,44 @@ def carried_by_mule(bench):
     wait_until("the payloads at the other dtn7", lambda: got.extend(away.receive()) or len(got) >= len(files), 30, every=0.5)
     check(sorted(got) == sorted(digest(file) for file in files), f"{len(got)} payloads, not the same")
     wait_until("the ship to hear of it", lambda: {each["state"] for each in ship.objects()} == {"released"}, 10)
+
+
+@test("bundles: files leave a shore as bundles, and are put together by who gets them", seconds=60)
+def files_leave(bench):
+    """A large file, small ones in a pack, and an empty one; the shore is killed in the middle, and then nothing is missing."""
+    ports = [places.free_port() for _ in range(2)]
+    keys = {name: make_key(bench, name)[1] for name in ("ship", "office")}
+    at = port()
+    ship = Store(bench, "node", "ship", [
+        "--peer", f"{keys['office']},listen=127.0.0.1:{ports[0]},shore,radio",
+    ]).start()
+    office = Store(bench, "shore", "office", [
+        "--peer", f"{keys['ship']}@127.0.0.1:{ports[0]},radio", "--bundles-node", "dtn://office/",
+        "--bundles-files", "dtn://archive/in", "--bundles-to", f"dtn://archive/*=127.0.0.1:{at}",
+    ])
+    wanted = {"large.tif": os.urandom(7_000_000), "empty": b""} | {f"casts/{n}": os.urandom(2_000 + n) for n in range(20)}
+    for path, content in wanted.items():
+        file = bench.path(f"in/{path}")
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file, "wb") as opened:
+            opened.write(content)
+    put = ship.put(bench.path("in"))
+    check(put.returncode == 0, put.stderr)
+    slow = Slow(at, 2_000_000)
+    office.options[-1] = f"dtn://archive/*=127.0.0.1:{slow.port}"
+    archive = listen(bench, "bundles", at)
+    office.start()
+    wait_until("some bundles at the archive", lambda: len(bundles(bench)) >= 2, 20)
+    office.program.end(signal.SIGKILL)
+    check({each["state"] for each in ship.objects()} != {"released"}, "nothing is given up that has not arrived")
+    office.start()
+    wait_until("the ship to hear of it", lambda: {each["state"] for each in ship.objects()} == {"released"}, 30)
+    archive.end()
+    names = [os.path.basename(name) for name in bundles(bench)]
+    check(len(names) == len(set(names)), "the same names the second time")
+    os.makedirs(bench.path("out"))
+    subprocess.run([NODE, "unpack", bench.path("bundles"), bench.path("out")], check=True, capture_output=True)
+    for path, content in wanted.items():
+        with open(bench.path(f"out/{os.path.basename(path)}"), "rb") as file:
+            check(file.read() == content, f"{path} is another")
+    check(len(bundles(bench)) == 7 + 1 + 20, f"{len(bundles(bench))} bundles: a file that was cut twice would have more")

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from lib import places
+from lib.probe import Probe
 from lib.programs import AQUILA, Program, Relay
 from lib.rig import Rig, make_key
 from lib.runner import check, test, wait_until
@@ -34,8 +35,7 @@ class Store:
         return subprocess.run(command, capture_output=True, text=True)
 
     def status(self):
-        shown = subprocess.run([AQUILA, "mule", "status", "--json", "--store", self.folder], capture_output=True, text=True)
-        return json.loads(shown.stdout)
+        return status(self.folder)
 
     def contact(self, name, taken=0):
         """How the link to a store is once so many bytes of it were told; that is done each second."""
@@ -50,6 +50,11 @@ class Store:
         shown = subprocess.run([AQUILA, "mule", "ls", "--json", "--store", self.folder, *more], capture_output=True, text=True)
         check(shown.returncode == 0, f"ls: {shown.stderr}")
         return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def status(store):
+    shown = subprocess.run([AQUILA, "mule", "status", "--json", "--store", store], capture_output=True, text=True)
+    return json.loads(shown.stdout)
 
 
 def write(path, size, seed):
@@ -188,6 +193,41 @@ def beside(bench):
     check(rig.air.is_up() and rig.ground.is_up(), "the link is up")
     code, took = rig.air.end()
     check(code == 0 and took < 3, f"ended with {code} after {took:.1f} s")
+
+
+@test("commands do not wait for files", seconds=60)
+def commands_beside(bench):
+    """Twenty commands a second each way over 8 Mbit/s, for ten seconds each: with nothing beside them, and with a file that fills the way."""
+    out, spool = bench.path("out"), bench.path("spool")
+    for side, line in (("air", f'spool = "{spool}"'), ("ground", f'deliver = "{out}"')):
+        with open(bench.path(f"{side}.toml"), "w") as file:
+            file.write(f"[mule]\n{line}\n")
+    os.makedirs(spool)
+    sides = {side: ["--config", bench.path(f"{side}.toml")] for side in ("air", "ground")}
+    rig = Rig(bench, link={"delay": 20, "up_rate": "8M", "down_rate": "8M"}, **sides)
+    probe = Probe.of(bench, rig, 0.05)
+    probe.wait_flowing()
+    time.sleep(10)
+    alone_until = time.monotonic()
+    given = lambda: status(rig.state["air"] + "/files")["contacts"][0]["bytes_given"]
+    write(os.path.join(spool, "survey.tif"), 60_000_000, 3)
+    wait_until("the file to be on its way", lambda: given() > 100_000, 10)
+    began, before = time.monotonic(), given()
+    time.sleep(10)
+    busy_until, rate = time.monotonic(), 8e-6 * (given() - before) / (time.monotonic() - began)
+    probe.end()
+    ms = {}
+    for name, way in probe.ways.items():
+        check(not way.lost(probe.flowing_since) and not way.twice(), f"{name}: lost {way.lost(probe.flowing_since)}, twice {way.twice()}")
+        idle = [times[0] - way.sent[n] for n, times in way.arrived.items() if probe.flowing_since < way.sent[n] < alone_until]
+        busy = [times[0] - way.sent[n] for n, times in way.arrived.items() if began < way.sent[n] < busy_until]
+        ms[name] = [1e3 * sorted(each)[len(each) * 99 // 100] for each in (idle, busy)]
+    # What is told comes each second or two.
+    check(rate > 5, f"the file took {rate:.1f} Mbit/s of 8")
+    # Queue, a packet and a half, and what a busy machine adds.
+    check(all(busy < idle + 50 for idle, busy in ms.values()), f"99 of 100 commands within, alone and beside the file: {ms}")
+    text = ", ".join(f"{name} {idle:.1f} and {busy:.1f} ms" for name, (idle, busy) in ms.items())
+    return f"file {rate:.1f} Mbit/s; 99 of 100 commands alone and beside it within: {text}"
 
 
 @test("what cannot be put, opened or met is said", seconds=20)
