@@ -6,7 +6,8 @@
 //!
 //! - **Rate**: two datagrams that were sent one after the other and both arrived were one behind the other in the queue, if there was
 //!   one. So their distance is what the second took to serialise, whatever was lost around them, in the air or at the end of the
-//!   queue. The sum of sizes over the sum of distances is the rate of the link ([`Adjacent`]).
+//!   queue. The sum of sizes over the sum of distances is the rate of the link ([`Adjacent`]); of those that stood in a queue, if most
+//!   did: a process that is late to send leaves holes that are not the radio's.
 //! - **Pace**: above that rate while less waits than [`DedicatedConfig::queue`], below it while more does.
 //! - **Window**: what the link carries in a round trip, that queue, and the time that feedback was away of late. It is a bound for when the
 //!   link gets slower all at once.
@@ -84,11 +85,29 @@ const MAX_WINDOW: ByteCount = ByteCount(64 << 20);
 /// Distances of neighbours since the last measurement.
 #[derive(Debug, Clone, Copy, Default)]
 struct Adjacent {
+    all: Pairs,
+    /// Of them, those that stood behind the one before. Only they tell what the radio takes: between others it was idle, because a process
+    /// came late to send.
+    busy: Pairs,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Pairs {
     bytes: u64,
     distance_us: u64,
     count: u32,
-    /// Of them, those that stood behind the one before.
-    busy: u32,
+}
+
+impl Pairs {
+    fn add(&mut self, bytes: u64, distance_us: u64, count: u32) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.distance_us = self.distance_us.saturating_add(distance_us);
+        self.count = self.count.saturating_add(count);
+    }
+
+    fn rate(&self) -> Bitrate {
+        Bitrate::from_transfer(ByteCount(self.bytes), Duration::from_micros(self.distance_us))
+    }
 }
 
 /// A datagram that arrived: number, when it left, when it arrived.
@@ -168,26 +187,26 @@ impl Dedicated {
         let busy = (apart as i64) < former_queue_us.saturating_add(SLACK_US);
         // Where nothing waits, nothing is dropped in front of the radio either: what is missing in between took its time too.
         if places == 1 || (!busy && (2..=MAX_PLACES).contains(&places)) {
-            let adjacent = &mut self.adjacent;
-            adjacent.bytes = adjacent.bytes.saturating_add(bytes.0.saturating_mul(places));
-            adjacent.distance_us += distance;
-            adjacent.count += places as u32;
-            adjacent.busy += u32::from(busy);
+            let bytes = bytes.0.saturating_mul(places);
+            self.adjacent.all.add(bytes, distance, places as u32);
+            if busy {
+                self.adjacent.busy.add(bytes, distance, 1);
+            }
         }
     }
 
     /// Takes a rate from the neighbours if there are enough.
     fn measure(&mut self) {
-        let Adjacent { bytes, distance_us, count, busy } = self.adjacent;
-        if distance_us < LEAST_DISTANCE_US || count < LEAST_NEIGHBOURS {
+        let Adjacent { all, busy } = self.adjacent;
+        if all.distance_us < LEAST_DISTANCE_US || all.count < LEAST_NEIGHBOURS {
             return;
         }
         self.adjacent = Adjacent::default();
-        let measured = Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(distance_us));
-        self.rate = if 2 * busy >= count {
+        self.rate = if 2 * busy.count >= all.count && busy.distance_us > 0 {
             self.found = true;
-            measured
+            busy.rate()
         } else {
+            let measured = all.rate();
             // Nothing waits: they came as they left, and the link may carry more.
             // Who sends little learns nothing, neither of more nor of less.
             let most = (measured * GROWTH_SHARE).max(self.config.initial);
