@@ -36,6 +36,16 @@ impl Conditions {
     pub fn goodput_bps(&self) -> f64 {
         self.rate_bps * (1.0 - self.loss)
     }
+
+    /// The same second at the same rate with `factor` times as many errors, [DATA-MULES §V-A]'s EF: of what is lost in the paper's
+    /// reading, 100 % - CCQ, and of lost frames in the other one. No more than all is lost.
+    #[must_use]
+    pub fn with_error_factor(&self, radio: &Radio, factor: f64) -> Self {
+        let times = |share: f64| (share * factor.max(0.0)).min(1.0);
+        let (frame_loss, ccq) = (times(self.frame_loss), 1.0 - times(1.0 - self.ccq));
+        let (rate_bps, loss) = passed_on(radio, self.tx_bps, frame_loss, ccq);
+        Self { frame_loss, ccq, rate_bps, loss, ..*self }
+    }
 }
 
 /// That a frame is lost when signal over noise is at the rate's threshold: thresholds are for 10 %.
@@ -77,7 +87,13 @@ fn conditions(radio: &Radio, mcs: Mcs, number: usize, snr_db: f64, best_mbps: f6
         CcqReading::Airtime => mcs.rate_mbps / best_mbps,
     };
     let ccq = radio.ccq_best * (1.0 - frame_loss) * fallback;
-    let (rate_bps, loss) = match radio.loss {
+    let (rate_bps, loss) = passed_on(radio, tx_bps, frame_loss, ccq);
+    Conditions { snr_db, mcs: number, tx_bps, frame_loss, ccq, rate_bps, loss }
+}
+
+/// What packets see of it: bit/s, and the share that is lost.
+fn passed_on(radio: &Radio, tx_bps: f64, frame_loss: f64, ccq: f64) -> (f64, f64) {
+    match radio.loss {
         LossReading::OneLessCcq => (tx_bps, 1.0 - ccq),
         LossReading::MacArq => {
             // A packet takes 1 + p + ... + p^r times the air, and is lost if all of them fail.
@@ -91,8 +107,7 @@ fn conditions(radio: &Radio, mcs: Mcs, number: usize, snr_db: f64, best_mbps: f6
             let residual = frame_loss.powi(radio.retries as i32 + 1);
             (tx_bps * radio.mac_efficiency / tries, residual)
         }
-    };
-    Conditions { snr_db, mcs: number, tx_bps, frame_loss, ccq, rate_bps, loss }
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +130,23 @@ mod tests {
         assert!((there.loss - (1.0 - 0.92 * 0.9)).abs() < 1e-12 && (there.loss + there.ccq - 1.0).abs() < 1e-12);
         let twice = Radio { ccq: CcqReading::Airtime, ..paper };
         assert!((conditions(&twice, mcs, 3, 11.0, 65.0).ccq - 0.92 * 0.9 * 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn twice_the_errors_are_loss_in_one_reading_and_time_in_the_other() {
+        let mcs = Mcs { rate_mbps: 26.0, snr_db: 11.0 };
+        let radio = Radio::default();
+        let there = conditions(&radio, mcs, 3, 11.0, 65.0);
+        assert_eq!(there.with_error_factor(&radio, 1.0), there);
+        // 0.65 × 26 Mbit/s × (1 - 0.2).
+        let twice = there.with_error_factor(&radio, 2.0);
+        assert!((twice.goodput_bps() - 13.52e6).abs() < 1.0 && twice.loss < 2.6e-6, "{twice:?}");
+        let paper = Radio { loss: LossReading::OneLessCcq, ..Radio::default() };
+        let there = conditions(&paper, mcs, 3, 11.0, 65.0);
+        let twice = there.with_error_factor(&paper, 2.0);
+        assert!((twice.loss - 2.0 * there.loss).abs() < 1e-12 && twice.rate_bps == there.rate_bps, "{twice:?}");
+        let all = there.with_error_factor(&paper, 100.0);
+        assert_eq!((all.loss, all.ccq, all.frame_loss), (1.0, 0.0, 1.0));
     }
 
     #[test]
