@@ -1,16 +1,22 @@
 //! `aquila lab mule`.
 
+pub mod tables;
+
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::anyhow;
 use aquila_lab::mule::figures::{Figure, Task};
-use clap::Args;
+use clap::{Args, Subcommand};
 
+use self::tables::LabMuleTablesArgs;
 use crate::Failure;
 use crate::plan::table::Table;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct LabMuleArgs {
+    #[command(subcommand)]
+    pub command: Option<LabMuleCommand>,
     /// Flights of each figure, with seeds one after the other
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
@@ -25,8 +31,18 @@ pub struct LabMuleArgs {
     pub json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum LabMuleCommand {
+    /// Tables 2 to 5 of the data-mule paper: three trajectories, half an hour each, beside the radio's capacity and TCP
+    #[command(after_long_help = tables::HELP)]
+    Tables(LabMuleTablesArgs),
+}
+
 /// Flies, and prints what was reached and what has to be.
 pub fn run(args: &LabMuleArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
+    if let Some(LabMuleCommand::Tables(args)) = &args.command {
+        return tables::run(args, out);
+    }
     let tasks: Vec<Task> = Task::all().into_iter().filter(|task| !args.quick || *task != Task::PowerCuts).collect();
     let of = tasks.len() as u64 * args.seeds;
     let is_terminal = io::stderr().is_terminal();

@@ -2,7 +2,9 @@
 
 mod depot;
 pub mod figures;
+mod peer;
 mod radio;
+pub mod tables;
 
 use std::time::Duration;
 
@@ -18,9 +20,9 @@ pub use radio::{Radio, Second};
 
 /// A flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Flight {
+pub struct Flight<'a> {
     /// The radio.
-    pub radio: Radio,
+    pub radio: Radio<'a>,
     /// Seconds at most; it ends when all is there.
     pub seconds: u64,
     /// Everything random.
@@ -31,12 +33,22 @@ pub struct Flight {
     pub power_cuts: bool,
     /// Commands both ways at 20 Hz beside it.
     pub commands: bool,
+    /// One way, besides the time that packets take to be sent.
+    pub delay: Duration,
 }
 
-impl Flight {
+impl<'a> Flight<'a> {
     /// With our controller for such radios, and nothing beside.
-    pub fn over(radio: Radio, seconds: u64, seed: u64) -> Self {
-        Self { radio, seconds, seed, controller: "dedicated", power_cuts: false, commands: false }
+    pub fn over(radio: Radio<'a>, seconds: u64, seed: u64) -> Self {
+        Self {
+            radio,
+            seconds,
+            seed,
+            controller: "dedicated",
+            power_cuts: false,
+            commands: false,
+            delay: Duration::from_millis(3),
+        }
     }
 }
 
@@ -65,6 +77,15 @@ pub struct Outcome {
     pub p99_ms: Option<f64>,
 }
 
+/// How far a flight is at the end of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of parts that arrived and were not there.
+    pub taken: u64,
+    /// Objects that are there, whole, verified and safe from a power cut.
+    pub objects: usize,
+}
+
 const STEP: Duration = Duration::from_millis(2);
 /// UDP payload in bytes.
 const MTU: u16 = 1472;
@@ -82,8 +103,16 @@ pub fn fly(flight: &Flight, freight: &Freight) -> Outcome {
 /// # Panics
 /// As [`fly`].
 pub fn fly_with(flight: &Flight, freight: &Freight, disk: Disk) -> (Outcome, Disk) {
-    let delay = Duration::from_millis(3);
-    let path = PathConfig { rate_bps: Some(0), delay, queue: Queue::packets(256), ..PathConfig::default() };
+    fly_watched(flight, freight, disk, &mut |_| {})
+}
+
+/// The same, watched: told at the end of each second, and when all is there.
+///
+/// # Panics
+/// As [`fly`].
+pub fn fly_watched(flight: &Flight, freight: &Freight, disk: Disk, watch: &mut dyn FnMut(Progress)) -> (Outcome, Disk) {
+    let path =
+        PathConfig { rate_bps: Some(0), delay: flight.delay, queue: Queue::packets(256), ..PathConfig::default() };
     let (beside, radios) = (vec![], vec![]);
     let mut pair = Pair::new(PairConfig {
         up: path,
@@ -141,10 +170,12 @@ pub fn fly_with(flight: &Flight, freight: &Freight, disk: Disk) -> (Outcome, Dis
             if world.aircraft.durable.custody.len() == freight.total_objects() {
                 capacity += now.capacity() * f64::from(step) / 500.0;
                 done = Some(pair.elapsed().as_secs_f64());
+                watch(world.progress());
                 break 'flight;
             }
         }
         capacity += now.capacity();
+        watch(world.progress());
     }
     let (bytes, files) = freight.total_of(&world.aircraft.durable.custody);
     let mut latencies = pair.latencies(Side::Air, Duration::ZERO);
@@ -158,7 +189,7 @@ pub fn fly_with(flight: &Flight, freight: &Freight, disk: Disk) -> (Outcome, Dis
         capacity,
         share: bytes as f64 / capacity,
         sent: world.ship.hop.stats().bytes_sent,
-        taken: world.taken + world.aircraft.hop.stats().bytes_taken,
+        taken: world.progress().taken,
         again: world.again + world.aircraft.hop.stats().bytes_again,
         verified_again: world.verified_again + world.aircraft.again,
         p99_ms: p99.map(|p99| p99.as_secs_f64() * 1e3),
@@ -167,8 +198,8 @@ pub fn fly_with(flight: &Flight, freight: &Freight, disk: Disk) -> (Outcome, Dis
 }
 
 #[derive(Debug)]
-struct World {
-    flight: Flight,
+struct World<'a> {
+    flight: Flight<'a>,
     ship: Depot,
     aircraft: Depot,
     lives: u64,
@@ -181,7 +212,12 @@ struct World {
     verified_again: u64,
 }
 
-impl World {
+impl World<'_> {
+    fn progress(&self) -> Progress {
+        let taken = self.taken + self.aircraft.hop.stats().bytes_taken;
+        Progress { taken, objects: self.aircraft.durable.custody.len() }
+    }
+
     /// Sets both sessions' congestion control.
     fn control(&self, pair: &mut Pair) {
         let config = CongestionConfig::by_name(self.flight.controller).expect("a controller of that name");

@@ -15,7 +15,9 @@ pub struct Second {
 
 /// A radio over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Radio {
+pub enum Radio<'a> {
+    /// What was recorded or forecast, whatever the seed; beyond its end nobody is in range.
+    Trace(&'a [Second]),
     /// Of the data-mule paper's kind: between 0 and 30 Mbit/s in 40 s, and 10 to 40 % of the packets lost, more where it is slow; that
     /// share times a factor, the paper's EF.
     Circling {
@@ -42,10 +44,14 @@ pub enum Radio {
     },
 }
 
-impl Radio {
+impl Radio<'_> {
     /// The radio in a second of a flight, which has a seed.
     pub fn at(&self, seed: u64, second: u64) -> Second {
         match *self {
+            Self::Trace(seconds) => {
+                let beyond = Second { rate: Bitrate(0), loss: 1.0, away: true };
+                usize::try_from(second).ok().and_then(|second| seconds.get(second)).copied().unwrap_or(beyond)
+            }
             Self::Circling { factor } => {
                 let phase = second as f64 / 40.0 * std::f64::consts::TAU;
                 let mixed = (second ^ seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
