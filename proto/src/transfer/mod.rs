@@ -6,6 +6,7 @@
 //! the session tells each parcel's fate, and at the beginning of a contact the taker tells what it has, to the byte. Disk, hashing of
 //! chunks and compression are the caller's, who is asked by [`Action`]s.
 
+pub mod cast;
 mod frame;
 mod giver;
 mod hop;
