@@ -508,6 +508,12 @@ pub enum KeysCommand {
         #[arg(long)]
         public: bool,
     },
+    /// Make a key that all members of a cast share, readable by its owner only; never replaces one
+    Shared {
+        /// The file; give a copy to each member, by a way that nobody else can read
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        out: PathBuf,
+    },
     /// Show the fingerprint of a public key, to compare by voice
     Fingerprint {
         /// The public key

@@ -50,7 +50,7 @@ pub fn run(args: &CheckArgs, environment: &Environment, out: &mut impl Write) ->
             Err(error) => writeln!(out, "{}: not for a gateway: {error}", args.file.display())?,
         }
     }
-    if args.side.is_none() && file.mule.peers.is_some() {
+    if args.side.is_none() && (file.mule.peers.is_some() || file.mule.cast.is_some() || file.mule.hear.is_some()) {
         for role in [MuleRole::Node, MuleRole::Carrier, MuleRole::Shore] {
             match MuleProgram::resolve(file.clone(), role, environment) {
                 Ok(program) => {
@@ -81,6 +81,18 @@ fn describe_mule(mule: &MuleSettings, out: &mut impl Write) -> io::Result<()> {
             Reach::Discover => "is looked for".into(),
         };
         writeln!(out, "  store      {}: {goes}, {how}{}", partner.name, if peer.radio { ", by radio" } else { "" })?;
+    }
+    for cast in &mule.casts {
+        writeln!(out, "  cast       {cast}")?;
+    }
+    for hear in &mule.hears {
+        writeln!(out, "  hear       {hear}")?;
+    }
+    for air in mule.airs() {
+        match keys::load_shared(&air.key) {
+            Ok(key) => writeln!(out, "  shared key {} of {}", key.fingerprint(), air.name())?,
+            Err(error) => writeln!(out, "  warning    {error}")?,
+        }
     }
     if let Some(spool) = &mule.spool {
         writeln!(out, "  spool      {}", spool.display())?;

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use aquila_proto::identity::{Identity, KeyError};
+use aquila_proto::transfer::cast::{CastKey, CastKeyError};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::args::{KeyFileArgs, KeysCommand};
@@ -56,6 +57,17 @@ pub enum KeyFileError {
         /// What it is.
         error: KeyError,
     },
+    /// A shared key that is not there.
+    #[error("there is no shared key at {}: make one with `aquila keys shared --out FILE`, and give a copy to each member", .0.display())]
+    NoShared(PathBuf),
+    /// Another file.
+    #[error("{} is {error}", path.display())]
+    NotShared {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        error: CastKeyError,
+    },
     /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     NoRandomness,
@@ -84,6 +96,11 @@ pub fn run(command: KeysCommand, out: &mut impl Write) -> anyhow::Result<()> {
                 false => describe(&identity, &path, out)?,
             }
         }
+        KeysCommand::Shared { out: path } => {
+            let key = generate_shared(&path)?;
+            writeln!(out, "shared key   {}\nfingerprint  {}", path.display(), key.fingerprint())?;
+            writeln!(out, "\nGive each member of the cast a copy that nobody else can read.")?;
+        }
         KeysCommand::Fingerprint { key } => writeln!(out, "{}", key.fingerprint())?,
     }
     Ok(())
@@ -92,6 +109,25 @@ pub fn run(command: KeysCommand, out: &mut impl Write) -> anyhow::Result<()> {
 /// Makes a private key and writes it to `path`, PKCS#8 (RFC 8410) in DER, for its owner's eyes only. Missing directories
 /// are made.
 pub fn generate(path: &Path) -> Result<Identity, KeyFileError> {
+    let identity = Identity::from_seed(draw()?);
+    write_new(path, identity.pkcs8())?;
+    Ok(identity)
+}
+
+/// Makes a key for the members of a cast and writes it to `path`, as a line of text, for its owner's eyes only.
+pub fn generate_shared(path: &Path) -> Result<CastKey, KeyFileError> {
+    let key = CastKey::new(draw()?);
+    write_new(path, format!("{}\n", key.to_text()).as_bytes())?;
+    Ok(key)
+}
+
+fn draw() -> Result<[u8; 32], KeyFileError> {
+    let mut seed = [0; 32];
+    SystemRandom::new().fill(&mut seed).map_err(|_| KeyFileError::NoRandomness)?;
+    Ok(seed)
+}
+
+fn write_new(path: &Path, key: &[u8]) -> Result<(), KeyFileError> {
     let io = |doing, path: &Path, error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::PermissionDenied => {
@@ -101,9 +137,6 @@ pub fn generate(path: &Path) -> Result<Identity, KeyFileError> {
         };
         KeyFileError::Io { doing, path: path.to_owned(), error, hint }
     };
-    let mut seed = [0; 32];
-    SystemRandom::new().fill(&mut seed).map_err(|_| KeyFileError::NoRandomness)?;
-    let identity = Identity::from_seed(seed);
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|error| io("make the directory", directory, error))?;
@@ -114,26 +147,38 @@ pub fn generate(path: &Path) -> Result<Identity, KeyFileError> {
         io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.to_owned()),
         _ => io("write", path, error),
     })?;
-    if let Err(error) = file.write_all(identity.pkcs8()).and_then(|()| file.sync_all()) {
+    if let Err(error) = file.write_all(key).and_then(|()| file.sync_all()) {
         // Half a key is worse than none: it would not be replaced.
         let _ = fs::remove_file(path);
         return Err(io("write", path, error));
     }
-    Ok(identity)
+    Ok(())
 }
 
 /// Reads the private key at `path`.
 pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
+    let bytes = read_private(path, KeyFileError::Missing)?;
+    Identity::from_pkcs8(&bytes).map_err(|error| KeyFileError::NotAKey { path: path.to_owned(), error })
+}
+
+/// Reads the shared key at `path`.
+pub fn load_shared(path: &Path) -> Result<CastKey, KeyFileError> {
+    let bytes = read_private(path, KeyFileError::NoShared)?;
+    let key = String::from_utf8_lossy(&bytes).parse();
+    key.map_err(|error| KeyFileError::NotShared { path: path.to_owned(), error })
+}
+
+/// Reads a file that nobody else may read.
+fn read_private(path: &Path, missing: impl FnOnce(PathBuf) -> KeyFileError + Copy) -> Result<Vec<u8>, KeyFileError> {
     let io = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => KeyFileError::Missing(path.to_owned()),
+        io::ErrorKind::NotFound => missing(path.to_owned()),
         _ => KeyFileError::Io { doing: "read", path: path.to_owned(), error, hint: "" },
     };
     let mode = fs::metadata(path).map_err(io)?.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
     }
-    let bytes = fs::read(path).map_err(io)?;
-    Identity::from_pkcs8(&bytes).map_err(|error| KeyFileError::NotAKey { path: path.to_owned(), error })
+    fs::read(path).map_err(io)
 }
 
 /// Finds the key file by the same rules as `aquila air` and `aquila ground` do.
@@ -202,6 +247,22 @@ mod tests {
         assert!(load(&path).unwrap_err().to_string().contains("aquila keys generate"));
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap().write_all(b"no").unwrap();
         assert!(load(&path).unwrap_err().to_string().contains("PKCS#8"));
+    }
+
+    #[test]
+    fn a_shared_key_is_its_owners_and_never_replaced() {
+        let dir = TempDir::new("keys");
+        let path = dir.join("fleet.key");
+        assert!(load_shared(&path).unwrap_err().to_string().contains("aquila keys shared"));
+        let made = generate_shared(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(load_shared(&path).unwrap(), made);
+        assert!(matches!(generate_shared(&path), Err(KeyFileError::Exists(_))));
+        let identity = dir.join("identity.key");
+        generate(&identity).unwrap();
+        assert!(load_shared(&identity).unwrap_err().to_string().contains("aqs1:"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(load_shared(&path).unwrap_err().to_string().contains("chmod 600"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::{ModemSpec, Script, parse_answer, parse_json};
-use aquila_net::mule::{Beacon, PeerSpec, RouteSpec};
+use aquila_net::mule::{Beacon, CastSpec, HearSpec, PeerSpec, RouteSpec};
 use aquila_net::video::VideoSpec;
 use aquila_proto::Side;
 use aquila_proto::identity::PublicKey;
@@ -36,6 +36,12 @@ pub fn texts(data: &[u8]) {
         let _ = spec.for_output();
     }
     if let Ok(spec) = text.parse::<PeerSpec>() {
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+    }
+    if let Ok(spec) = text.parse::<CastSpec>() {
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+    }
+    if let Ok(spec) = text.parse::<HearSpec>() {
         assert_eq!(spec.to_string().parse(), Ok(spec));
     }
     if let Ok(route) = text.parse::<RouteSpec>() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aquila_bundle::{Eid, NodeId};
 use aquila_depot::{Config, Delete, Shore};
-use aquila_net::mule::{BundleSetup, Discovery, PeerSpec, Role, RouteSpec};
+use aquila_net::mule::{Air, BundleSetup, CastSpec, Discovery, HearSpec, PeerSpec, Role, RouteSpec};
 use aquila_net::status::Exposure;
 use aquila_proto::identity::{Identity, PublicKey};
 use clap::ValueEnum;
@@ -33,6 +33,8 @@ pub struct Mule {
     pub min_free: Option<Bytes<0, 1_000_000_000_000_000>>,
     pub announce: Option<Vec<String>>,
     pub look: Option<Vec<String>>,
+    pub cast: Option<Vec<Text<CastSpec>>>,
+    pub hear: Option<Vec<Text<HearSpec>>>,
     pub bundles_node: Option<Text<NodeId>>,
     pub bundles_listen: Option<Text<SocketAddr>>,
     pub bundles_to: Option<Vec<Text<RouteSpec>>>,
@@ -86,6 +88,10 @@ pub struct MuleSettings {
     pub min_free: u64,
     /// Where others are told of us, and looked for.
     pub discovery: Discovery,
+    /// Where files are sent to whoever listens.
+    pub casts: Vec<CastSpec>,
+    /// Where what others send so is heard.
+    pub hears: Vec<HearSpec>,
     /// How bundles of other networks come and go, if they do.
     pub bundles: Option<BundleSetup>,
 }
@@ -139,7 +145,35 @@ fn bundles(mule: &Mule, role: Role) -> Result<Option<BundleSetup>, Invalid> {
     Ok(Some(BundleSetup { node, listen, routes, files }))
 }
 
+/// Files are cast by those who give them to others, and heard by those who take them.
+fn casts(mule: &Mule, role: Role) -> Result<(Vec<CastSpec>, Vec<HearSpec>), Invalid> {
+    let casts: Vec<_> = mule.cast.iter().flatten().map(|Text(spec)| spec.clone()).collect();
+    let hears: Vec<_> = mule.hear.iter().flatten().map(|Text(spec)| spec.clone()).collect();
+    if role == Role::Shore && !casts.is_empty() {
+        return Err(Invalid::MuleCast);
+    }
+    if role == Role::Node && !hears.is_empty() {
+        return Err(Invalid::MuleHear);
+    }
+    let places = |air: &Air| (air.address, air.interface.clone());
+    for airs in
+        [casts.iter().map(|cast| places(&cast.air)).collect(), hears.iter().map(|hear| places(&hear.air)).collect()]
+    {
+        let mut airs: Vec<_> = airs;
+        airs.sort_unstable();
+        if let Some(twice) = airs.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Invalid::MuleCastTwice(twice[0].0));
+        }
+    }
+    Ok((casts, hears))
+}
+
 impl MuleSettings {
+    /// Where files are cast and heard.
+    pub fn airs(&self) -> impl Iterator<Item = &Air> {
+        self.casts.iter().map(|cast| &cast.air).chain(self.hears.iter().map(|hear| &hear.air))
+    }
+
     /// What the section means for a store of this role. `link`: the other side of a session that files go beside, and what it does.
     pub fn resolve(
         file: &File,
@@ -190,6 +224,7 @@ impl MuleSettings {
             list.sort_unstable_by_key(|key| key.0);
             list.dedup();
         }
+        let (casts, hears) = casts(mule, role)?;
         let defaults = Config::new(Arc::new(Identity::from_seed([0; 32])));
         Ok(Self {
             role,
@@ -202,6 +237,8 @@ impl MuleSettings {
             delete: mule.delete.map_or(Delete::default(), Delete::from),
             quota: mule.quota.map_or(defaults.quota, |quota| quota.get().0),
             min_free: mule.min_free.map_or(defaults.min_free, |free| free.get().0),
+            casts,
+            hears,
             bundles: bundles(mule, role)?,
             discovery: Discovery {
                 announce: mule.announce.clone().unwrap_or_default(),

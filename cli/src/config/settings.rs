@@ -180,6 +180,15 @@ pub enum Invalid {
         "[mule] bundles_node is missing: what is this node called? Write bundles_node = \"dtn://ship/\" or use --bundles-node"
     )]
     NoMuleBundlesNode,
+    /// A shore that casts.
+    #[error("[mule] cast is for nodes and carriers; a shore gives files to nobody")]
+    MuleCast,
+    /// A node that hears.
+    #[error("[mule] hear is for carriers and shores; a node takes nothing")]
+    MuleHear,
+    /// The same twice.
+    #[error("[mule] cast or hear has {0} twice on one interface")]
+    MuleCastTwice(SocketAddr),
     /// Another store twice.
     #[error("[mule] peers has {} twice, or as well as the other side of the link", .0.fingerprint())]
     MulePeerTwice(PublicKey),

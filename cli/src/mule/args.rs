@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use aquila_bundle::{Eid, NodeId};
 use aquila_depot::State;
-use aquila_net::mule::{PeerSpec, RouteSpec};
+use aquila_net::mule::{CastSpec, HearSpec, PeerSpec, RouteSpec};
 use aquila_proto::identity::PublicKey;
 use clap::{Args, Subcommand, ValueHint};
 
@@ -74,6 +74,14 @@ pub struct RunArgs {
     /// Look on this network interface for others that say so [mule.look]
     #[arg(long, value_name = "INTERFACE", help_heading = "Others")]
     pub look: Vec<String>,
+
+    /// Send files to whoever listens, without an answer: udp:ADDRESS:PORT[@INTERFACE],rate=2M,key=FILE[,overhead=30%][,rounds=3]
+    /// [,ttl=1][,size=1472]; on nodes and carriers; may be given several times [mule.cast]
+    #[arg(long, value_name = "CAST", help_heading = "One way")]
+    pub cast: Vec<CastSpec>,
+    /// Hear what is sent so: udp:ADDRESS:PORT[@INTERFACE],key=FILE; on carriers and shores; may be given several times [mule.hear]
+    #[arg(long, value_name = "CAST", help_heading = "One way")]
+    pub hear: Vec<HearSpec>,
 
     /// Take in files that appear in this folder [mule.spool]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Files")]
@@ -211,6 +219,8 @@ impl RunArgs {
         list(&mut file.mule.peers, self.peer);
         list(&mut file.mule.sources, self.source);
         list(&mut file.mule.shores, self.delivered_by);
+        list(&mut file.mule.cast, self.cast);
+        list(&mut file.mule.hear, self.hear);
         set(&mut file.mule.announce, Some(self.announce).filter(|list| !list.is_empty()));
         set(&mut file.mule.look, Some(self.look).filter(|list| !list.is_empty()));
         set(&mut file.mule.spool, self.spool);
@@ -238,7 +248,7 @@ and then, with the keys that `aquila keys show` prints:
 
 \"radio\" is for a lossy radio that belongs to nobody else. Without an address a store is looked for: --announce wlan0 on the ship and
 --look wlan0 in the air. `aquila air` and `aquila ground` carry files beside commands and video, see [mule] in the sample
-configuration. How it works and what it guarantees: docs/mule.md.";
+configuration. To several receivers at once, or to some that do not answer: --cast and --hear, with a key of `aquila keys shared`. How it works and what it guarantees: docs/mule.md.";
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use aquila_depot::Delete;
-use aquila_net::mule::{Bundles, LinkSpec, Mule, Reach, Role, serve};
+use aquila_net::mule::{Bundles, CastSetup, LinkSpec, Mule, Reach, Role, serve};
 use aquila_net::node::{NodeConfig, Role as NodeRole};
 use aquila_net::status::StatusServer;
 use aquila_proto::Side;
@@ -42,9 +42,12 @@ fn prepare(role: Role, args: RunArgs) -> anyhow::Result<(MuleProgram, Identity)>
     args.override_file(&mut file);
     let program = MuleProgram::resolve(file, role, &Environment::read())?;
     let identity = keys::load(&program.key)?;
-    if program.mule.peers.is_empty() {
-        return Err(anyhow!("[mule] peers is missing: who is met? See `aquila mule --help`, and use --peer"));
+    if program.mule.peers.is_empty() && program.mule.casts.is_empty() && program.mule.hears.is_empty() {
+        return Err(anyhow!(
+            "[mule] peers is missing: who is met? See `aquila mule --help`, and use --peer, --cast or --hear"
+        ));
     }
+    program.mule.airs().try_for_each(|air| keys::load_shared(&air.key).map(drop))?;
     if program.mule.peers.iter().any(|peer| peer.key == identity.public()) {
         return Err(anyhow!("[mule] peers has our own public key; it must be the other store's"));
     }
@@ -77,7 +80,17 @@ pub async fn open(settings: &MuleSettings, identity: Arc<Identity>) -> anyhow::R
     if looks && settings.discovery.look.is_empty() {
         tracing::warn!("peers without an address are never found: say where to look with --look, or [mule] look");
     }
-    let mule = Mule::open(&settings.store, settings.config(identity), settings.spool.as_deref())?;
+    let mut mule = Mule::open(&settings.store, settings.config(identity), settings.spool.as_deref())?;
+    for spec in &settings.casts {
+        let key = keys::load_shared(&spec.air.key)?;
+        tracing::info!(cast = %spec, key = key.fingerprint(), "files are cast");
+        mule.cast(CastSetup { spec: spec.clone(), key })?;
+    }
+    for spec in &settings.hears {
+        let key = keys::load_shared(&spec.air.key)?;
+        tracing::info!(cast = %spec, key = key.fingerprint(), "a cast is heard");
+        mule.hear(CastSetup { spec: spec.clone(), key })?;
+    }
     let Some(setup) = settings.bundles.clone() else { return Ok((mule, None)) };
     let bundles = mule.bundles(setup).await?;
     if let Some(local) = bundles.local {

@@ -78,7 +78,7 @@ impl Beacon {
 }
 
 /// Number of a network interface; `None` while there is none of that name.
-fn number_of(interface: &str) -> Option<u32> {
+pub(super) fn number_of(interface: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(interface).ok().filter(|number| *number > 0)
 }
 

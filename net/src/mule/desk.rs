@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
+use super::cast::CastSnapshot;
 use super::contact::News;
 use super::snapshot::{ContactSnapshot, MuleSnapshot};
 
@@ -63,6 +64,8 @@ pub(super) enum Question {
     Receipts,
     /// How things are.
     Status(Box<ContactSnapshot>),
+    /// How a cast is.
+    Cast(Box<CastSnapshot>),
     /// The link is there no more.
     Leave,
 }
@@ -82,6 +85,8 @@ pub(super) struct Desk {
     depot: Depot,
     asks: Receiver<Ask>,
     links: BTreeMap<LinkNumber, Link>,
+    /// By whether they are sent, and by name.
+    casts: BTreeMap<(bool, String), CastSnapshot>,
     published: watch::Sender<MuleSnapshot>,
     /// Hears of objects of others that are in custody and were not before.
     arrived: Sender<()>,
@@ -103,6 +108,7 @@ impl Desk {
             depot,
             asks,
             links: BTreeMap::new(),
+            casts: BTreeMap::new(),
             published,
             arrived,
             dirty: false,
@@ -323,6 +329,7 @@ impl Desk {
                     link.status = Some(*status);
                 }
             }
+            Question::Cast(cast) => drop(self.casts.insert((cast.sends, cast.name.clone()), *cast)),
             Question::Leave => drop(self.links.remove(&link)),
         }
     }
@@ -341,7 +348,8 @@ impl Desk {
             (Err(error), _) | (_, Err(error)) => return self.complain("look into the store", &error),
         };
         let contacts = self.links.values().filter_map(|link| link.status.clone()).collect();
-        self.published.send_replace(MuleSnapshot::new(&summary, &health, contacts));
+        let casts = self.casts.values().cloned().collect();
+        self.published.send_replace(MuleSnapshot::new(&summary, &health, contacts, casts));
     }
 
     fn complain(&mut self, what: &str, error: &DepotError) {

@@ -5,6 +5,7 @@
 
 mod beacon;
 mod bundles;
+mod cast;
 mod contact;
 mod desk;
 mod export;
@@ -27,6 +28,7 @@ use tokio::sync::watch;
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use bundles::{BundleSetup, Bundles, ParseRouteError, RouteSpec};
+pub use cast::{Air, CastSetup, CastSnapshot, CastSpec, HearSpec, ParseCastError};
 pub use contact::Contact;
 pub(crate) use contact::News;
 use desk::{Ask, Desk, Question};
@@ -79,6 +81,7 @@ pub enum MuleError {
 #[derive(Debug)]
 pub struct Mule {
     asks: mpsc::Sender<Ask>,
+    arrived: mpsc::Sender<()>,
     hop: HopConfig,
     links: AtomicU32,
     dir: PathBuf,
@@ -111,13 +114,13 @@ impl Mule {
         if let Some(spool) = spool {
             workers.push(workers::watch_spool(open()?, spool, stop.clone())?);
         }
-        let desk = Desk::new(depot, questions, published, arrived);
+        let desk = Desk::new(depot, questions, published, arrived.clone());
         workers.push(workers::spawn("store", move || {
             desk.run();
             drop(lock);
         })?);
         let dir = dir.to_owned();
-        Ok(Self { asks, hop, links: AtomicU32::new(0), dir, config, snapshots, workers, stop })
+        Ok(Self { asks, arrived, hop, links: AtomicU32::new(0), dir, config, snapshots, workers, stop })
     }
 
     /// A link to another store; to be given to the node that has the session with it.
@@ -129,14 +132,40 @@ impl Mule {
         Contact::new(link, partner, self.hop, self.asks.clone(), news)
     }
 
+    /// Sends what is in the store to whoever listens.
+    ///
+    /// # Errors
+    /// If the store cannot be opened once more, or written to.
+    pub fn cast(&mut self, setup: CastSetup<CastSpec>) -> Result<(), MuleError> {
+        let mut run = [0; 4];
+        SystemRandom::new().fill(&mut run).map_err(|_| MuleError::System("random numbers"))?;
+        let sending = cast::send(self.open_again()?, setup, run, &self.dir, self.asks.clone(), self.stop.clone())?;
+        self.workers.push(sending);
+        Ok(())
+    }
+
+    /// Puts what others cast into the store.
+    ///
+    /// # Errors
+    /// If the store cannot be opened once more.
+    pub fn hear(&mut self, setup: CastSetup<HearSpec>) -> Result<(), MuleError> {
+        let (asks, arrived) = (self.asks.clone(), self.arrived.clone());
+        let hearing = cast::hear(self.open_again()?, setup, asks, arrived, self.stop.clone())?;
+        self.workers.push(hearing);
+        Ok(())
+    }
+
+    fn open_again(&self) -> Result<Depot, MuleError> {
+        let depot = Depot::open(&self.dir, self.config.clone());
+        depot.map_err(|error| MuleError::Open(self.dir.clone(), error))
+    }
+
     /// Speaks with other networks.
     ///
     /// # Errors
     /// If it cannot listen, or the store cannot be opened once more.
     pub async fn bundles(&self, setup: BundleSetup) -> Result<Bundles, MuleError> {
-        let depot = Depot::open(&self.dir, self.config.clone());
-        let depot = depot.map_err(|error| MuleError::Open(self.dir.clone(), error))?;
-        Bundles::start(depot, setup).await
+        Bundles::start(self.open_again()?, setup).await
     }
 
     /// How things are, once a second.
@@ -153,6 +182,7 @@ impl Mule {
     pub fn close(self) {
         self.stop.store(true, Ordering::Relaxed);
         drop(self.asks);
+        drop(self.arrived);
         for worker in self.workers {
             if worker.join().is_err() {
                 tracing::error!("a thread of the store has failed");

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aquila_depot::{Health, Total};
 use serde::{Deserialize, Serialize};
 
+use super::cast::CastSnapshot;
 use crate::status::Shown;
 use crate::status::page::{Column, Page, count, flag};
 
@@ -30,6 +31,9 @@ pub struct MuleSnapshot {
     pub damaged: u64,
     /// Links to other stores.
     pub contacts: Vec<ContactSnapshot>,
+    /// Casts that are sent and heard.
+    #[serde(default)]
+    pub casts: Vec<CastSnapshot>,
 }
 
 /// Objects in one state.
@@ -94,7 +98,12 @@ impl From<&Total> for StateSnapshot {
 }
 
 impl MuleSnapshot {
-    pub(super) fn new(totals: &[Total], health: &Health, contacts: Vec<ContactSnapshot>) -> Self {
+    pub(super) fn new(
+        totals: &[Total],
+        health: &Health,
+        contacts: Vec<ContactSnapshot>,
+        casts: Vec<CastSnapshot>,
+    ) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
@@ -105,6 +114,7 @@ impl MuleSnapshot {
             waiting: health.paused,
             damaged: health.damaged,
             contacts,
+            casts,
         }
     }
 }
@@ -127,6 +137,12 @@ impl Shown for MuleSnapshot {
         let contacts: Vec<_> =
             self.contacts.iter().map(|contact| (vec![("store", contact.store.clone())], contact)).collect();
         page.table(&CONTACT, &contacts);
+        let labels = |cast: &CastSnapshot| {
+            let way = if cast.sends { "sent" } else { "heard" };
+            vec![("cast", cast.name.clone()), ("way", way.to_owned())]
+        };
+        let casts: Vec<_> = self.casts.iter().map(|cast| (labels(cast), cast)).collect();
+        page.table(&CAST, &casts);
         page.into_text()
     }
 }
@@ -153,6 +169,19 @@ const CONTACT: [Column<ContactSnapshot>; 8] = [
     ("aquila_mule_giving_objects", "Objects that it is being given.", |c| count(c.giving.len() as u64)),
     ("aquila_mule_taking_objects", "Objects that are being taken from it.", |c| count(c.taking.len() as u64)),
     ("aquila_mule_forecast_bytes", "Bytes expected in what is left of this contact.", |c| c.forecast.and_then(count)),
+];
+
+const CAST: [Column<CastSnapshot>; 10] = [
+    ("aquila_mule_cast_datagrams_total", "Datagrams of a cast, sent, or heard and opened.", |c| count(c.datagrams)),
+    ("aquila_mule_cast_refused_total", "Datagrams that came and were refused.", |c| count(c.refused)),
+    ("aquila_mule_cast_wrong_key_total", "Of them, those not sealed with our key.", |c| count(c.wrong_key)),
+    ("aquila_mule_cast_symbols_total", "Symbols sent, or heard that brought something.", |c| count(c.symbols)),
+    ("aquila_mule_cast_unneeded_total", "Symbols heard of what was there.", |c| count(c.unneeded)),
+    ("aquila_mule_cast_no_room_total", "Symbols heard that there was no room for.", |c| count(c.no_room)),
+    ("aquila_mule_cast_blocks_total", "Blocks that were made whole.", |c| count(c.blocks)),
+    ("aquila_mule_cast_blocks_dropped_total", "Blocks that were wrong, or given up.", |c| count(c.dropped)),
+    ("aquila_mule_cast_objects_total", "Rounds of objects sent, or objects taken.", |c| count(c.objects)),
+    ("aquila_mule_cast_held_bytes", "Memory for what is not whole.", |c| count(c.held_bytes)),
 ];
 
 fn write_summary(out: &mut String, snapshot: &MuleSnapshot) -> std::fmt::Result {
@@ -184,6 +213,27 @@ fn write_summary(out: &mut String, snapshot: &MuleSnapshot) -> std::fmt::Result 
         if let (Some(forecast), Some(fits)) = (contact.forecast, contact.fits) {
             let of = contact.giving.len();
             writeln!(out, "  {} more expected in this contact: {fits} of {of} objects", bytes(forecast))?;
+        }
+    }
+    for cast in &snapshot.casts {
+        let CastSnapshot { name, key, datagrams, symbols, objects, under_way, refused, .. } = cast;
+        match cast.sends {
+            true => writeln!(
+                out,
+                "\ncast {name}, key {key}: {datagrams} datagrams, {objects} rounds of objects, {under_way} objects go round"
+            )?,
+            false => {
+                writeln!(
+                    out,
+                    "\nheard {name}, key {key}: {datagrams} datagrams, {objects} objects, {under_way} begun"
+                )?;
+                writeln!(
+                    out,
+                    "  {symbols} symbols, {} blocks, {} not whole; {refused} datagrams refused",
+                    cast.blocks,
+                    bytes(cast.held_bytes)
+                )?;
+            }
         }
     }
     Ok(())

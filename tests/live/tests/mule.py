@@ -4,7 +4,10 @@ import json
 import os
 import random
 import signal
+import socket
+import struct
 import subprocess
+import threading
 import time
 
 from lib import places
@@ -175,6 +178,98 @@ def found(bench):
     node.put(write(bench.path("more.bin"), 400_000, 2))
     node.start()
     wait_until("the other file", lambda: len(carrier.objects("custody")) == 2, 25)
+
+
+GROUPS = ["239.255.94.11", "239.255.94.21", "239.255.94.22"]
+
+
+class Air:
+    """Hears a group on an interface, and says it again in one group for each receiver, of which each loses another fifth."""
+
+    def __init__(self, address, port, loss):
+        self.port, self.loss, self.chance = port, loss, random.Random(4)
+        self.ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.ears.bind((GROUPS[0], port))
+        join = struct.pack("4s4s", socket.inet_aton(GROUPS[0]), socket.inet_aton(address))
+        self.ears.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, join)
+        self.mouth = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
+        self.ears.settimeout(0.2)
+        self.ends = False
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while not self.ends:
+            try:
+                datagram = self.ears.recv(2_000)
+            except TimeoutError:
+                continue
+            for group in GROUPS[1:]:
+                if self.chance.random() >= self.loss:
+                    self.mouth.sendto(datagram, (group, self.port))
+
+    def stop(self):
+        self.ends = True
+        self.thread.join()
+
+
+@test("a ship that hears nobody casts its files to two receivers and none with another key", seconds=90)
+def cast(bench):
+    sea = bench.add(places.Namespace("10.78.0.1/24", "10.78.0.2/24"))
+    port = places.free_port()
+    bench.add(Air("10.78.0.1", port, 0.2))
+    ship_key = make_key(bench, "ship")[1]
+    fleet, other = bench.path("fleet.key"), bench.path("other.key")
+    for path in (fleet, other):
+        made = subprocess.run([AQUILA, "keys", "shared", "--out", path], capture_output=True, text=True)
+        check(made.returncode == 0 and os.stat(path).st_mode & 0o777 == 0o600, made.stderr)
+    again = subprocess.run([AQUILA, "keys", "shared", "--out", fleet], capture_output=True, text=True)
+    check(again.returncode != 0 and "exists already" in again.stderr, again.stderr)
+    spool = bench.path("spool")
+    ship = Store(bench, "node", "ship", [
+        "--spool", spool, "--cast", f"udp:{GROUPS[0]}:{port}@{sea.far},rate=6M,key={fleet},overhead=40%,rounds=2,name=fleet",
+    ], sea)
+
+    def listener(name, group, key):
+        return Store(bench, "shore", name, [
+            "--deliver", bench.path(f"{name}-out"), "--source", ship_key, "--hear", f"udp:{group}:{port}@{sea.near},key={key},name=fleet",
+        ])
+
+    ears = [listener("east", GROUPS[1], fleet).start(), listener("west", GROUPS[2], fleet).start()]
+    stranger = listener("stranger", GROUPS[2], other).start()
+    files = {"chart.tif": (1_500_000, 1), "weather/now.grib": (400_000, 2), "notice.txt": (300, 3)}
+    wanted = {path: random.Random(seed).randbytes(size) for path, (size, seed) in files.items()}
+    for path, (size, seed) in files.items():
+        write(os.path.join(spool, path), size, seed)
+    ship.start()
+    for ear in ears:
+        wait_until(f"all files at {ear.name}", lambda: same(bench.path(f"{ear.name}-out"), wanted), 40)
+    # Nobody's custody was told: the ship keeps all.
+    check({each["state"] for each in ship.objects()} == {"queued"}, f"{ship.objects()}")
+    check(same(spool, wanted), "the spool is left alone")
+    stranger.program.wait_log("not sealed with our key")
+    check(not stranger.objects(), "nothing of it is read")
+
+    def told(store, is_there):
+        wait_until(f"{store.name} to tell", lambda: any(is_there(each) for each in store.status()["casts"]), 5)
+
+    told(ears[0], lambda cast: cast["objects"] == 3 and cast["wrong_key"] == 0 and cast["held_bytes"] == 0)
+    told(stranger, lambda cast: cast["wrong_key"] > 100 and cast["datagrams"] == 0)
+    wait_until("two rounds of three objects", lambda: any(each["objects"] == 6 for each in ship.status()["casts"]), 20)
+    # Another start does not begin anew, but what comes later is cast.
+    code, took = ship.program.end()
+    check(code == 0 and took < 3, f"ended with {code} after {took:.1f} s")
+    ship.start()
+    more = {"later.bin": random.Random(9).randbytes(100_000)}
+    write(os.path.join(spool, "later.bin"), 100_000, 9)
+    wait_until("the later file", lambda: all(same(bench.path(f"{ear.name}-out"), more) for ear in ears), 20)
+    time.sleep(1.2)
+    told(ship, lambda cast: cast["objects"] <= 2)
+    for store in [*ears, stranger, ship]:
+        code, took = store.program.end()
+        check(code == 0 and took < 3, f"{store.name} ended with {code} after {took:.1f} s")
 
 
 @test("files go beside commands and video", needs=["ffmpeg"], seconds=60)

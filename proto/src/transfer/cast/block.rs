@@ -17,11 +17,11 @@ const HOPELESS: usize = 16;
 const SYMBOL: usize = 64;
 const EMPTY: usize = 32;
 
-/// How many symbols of a block of `symbols` leave in one round, with an overhead of so many parts of one. Beyond `K` and the overhead twice the
+/// How many symbols of a block of `symbols` leave in one round, with an overhead of so many parts of one. Beyond `K` and the overhead three times the
 /// square root of the latter, so that a short block, of which chance loses more, gets through as often as a long one.
 pub fn symbols_of_a_round(symbols: u32, overhead: f64) -> u32 {
     let repair = f64::from(symbols) * overhead.max(0.0);
-    symbols + repair.ceil() as u32 + (2.0 * repair.sqrt()).ceil() as u32 + 1
+    symbols + repair.ceil() as u32 + (3.0 * repair.sqrt()).ceil() as u32 + 1
 }
 
 /// How a block of so many bytes is cut, with symbols of at most `max` bytes: how many, and how long each is.

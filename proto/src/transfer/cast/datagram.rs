@@ -3,7 +3,7 @@
 //! | bytes | |
 //! |---|---|
 //! | 4 | `aqC1` |
-//! | 8 | name of the store that sends |
+//! | 8 | name of the sender, of its own for each cast of a store |
 //! | 4 | drawn by the sender when it starts |
 //! | 8 | counter, grows with each datagram, also over restarts; below 2^63 |
 //! | ... | pieces, sealed by ChaCha20-Poly1305 (RFC 8439): the nonce is the 12 bytes before, all 24 are associated data |

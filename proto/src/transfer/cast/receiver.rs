@@ -115,6 +115,9 @@ struct BlockKey {
     symbol_len: usize,
 }
 
+/// Whether it was heard of lately, what of it is there, and when it was heard: less goes first.
+type Worth = (bool, u64, Instant);
+
 #[derive(Debug)]
 struct Decoding {
     decoder: Decoder,
@@ -343,6 +346,7 @@ impl CastReceiver {
             }
         }
         self.held += hearing.memory();
+        self.shrink(now, object);
         self.solve(object);
         self.complete(object);
         self.stats.held = self.held as u64;
@@ -456,14 +460,7 @@ impl CastReceiver {
 
     /// Gives a block up, but not for one of which less is there.
     fn give_up(&mut self, now: Instant, for_one: Option<(ObjectId, BlockKey)>) -> bool {
-        let all = self.objects.iter().flat_map(|(object, hearing)| {
-            hearing.blocks.iter().map(|(key, block)| {
-                let is_fresh = now.saturating_duration_since(block.heard) < STALE;
-                let progress = if is_fresh { block.decoder.progress() } else { 0 };
-                ((is_fresh, progress, block.heard), (*object, *key))
-            })
-        });
-        let Some((worth, victim)) = all.min() else { return self.give_up_object(for_one) };
+        let Some((worth, victim)) = self.least(now) else { return self.give_up_object(for_one.map(|(keep, _)| keep)) };
         let wanted = for_one.map(|(object, key)| {
             let block = self.objects.get(&object).and_then(|hearing| hearing.blocks.get(&key));
             block.map_or(0, |block| block.decoder.progress())
@@ -476,9 +473,33 @@ impl CastReceiver {
         true
     }
 
+    /// The block that goes first, and what it is worth.
+    fn least(&self, now: Instant) -> Option<(Worth, (ObjectId, BlockKey))> {
+        let all = self.objects.iter().flat_map(|(object, hearing)| {
+            hearing.blocks.iter().map(|(key, block)| {
+                let is_fresh = now.saturating_duration_since(block.heard) < STALE;
+                let progress = if is_fresh { block.decoder.progress() } else { 0 };
+                ((is_fresh, progress, block.heard), (*object, *key))
+            })
+        });
+        all.min()
+    }
+
+    /// A list of chunks came that takes more than there is: blocks go, and then other objects.
+    fn shrink(&mut self, now: Instant, keep: ObjectId) {
+        while self.held > self.room {
+            if let Some((_, (object, key))) = self.least(now) {
+                self.forget_block(object, key);
+                self.stats.dropped += 1;
+            } else if !self.give_up_object(Some(keep)) {
+                return;
+            }
+        }
+    }
+
     /// Without blocks, what is left is objects: long lists of chunks, and pieces of manifests.
-    fn give_up_object(&mut self, for_one: Option<(ObjectId, BlockKey)>) -> bool {
-        let others = self.objects.iter().filter(|(object, _)| for_one.is_none_or(|(keep, _)| **object != keep));
+    fn give_up_object(&mut self, keep: Option<ObjectId>) -> bool {
+        let others = self.objects.iter().filter(|(object, _)| Some(**object) != keep);
         let Some(oldest) = others.min_by_key(|(_, hearing)| hearing.heard).map(|(object, _)| *object) else {
             return false;
         };

@@ -265,9 +265,11 @@ impl CastSender {
         self.sealer.counter()
     }
 
-    /// Rounds that each object has had.
-    pub fn rounds(&self) -> impl Iterator<Item = (ObjectId, u32)> {
-        self.objects.iter().map(|(object, casting)| (*object, casting.object.rounds))
+    /// Objects of which a round was begun, with the rounds that they have had when that one is counted: what a later start should begin
+    /// with, so that no symbol is sent twice.
+    pub fn begun(&self) -> impl Iterator<Item = (ObjectId, u32)> {
+        let begun = self.objects.iter().filter(|(_, casting)| casting.next > 0);
+        begun.map(|(object, casting)| (*object, casting.object.rounds.saturating_add(1)))
     }
 
     /// Counters.
@@ -405,10 +407,9 @@ impl CastSender {
             _ => VecDeque::new(),
         };
         let of = symbols_of_a_round(cut(casting.len_of(block), max).0, self.config.overhead);
-        if !casting.begun.contains_key(&block) {
-            casting.begun.insert(block, (0, of));
-            casting.next += 1;
-        }
+        let begun = casting.begun.len();
+        casting.begun.entry(block).or_insert((0, of));
+        casting.next += u32::from(casting.begun.len() > begun);
         let mut bytes = Vec::with_capacity(casting.len_of(block));
         if let Block::Manifest(number) = block {
             match self.manifests.iter().find(|(other, _)| *other == object) {

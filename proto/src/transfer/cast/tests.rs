@@ -469,7 +469,8 @@ impl Loss {
 /// Bytes on the wire until all have all, of those that a link needs which repeats exactly what was lost: content over `1 - loss`, in datagrams
 /// that are content but for the headers of UDP and IPv4.
 fn coded(loss: f64, burst: f64, receivers: u64) -> f64 {
-    let overhead = (1.0 / (1.0 - loss) - 1.0) * 1.1;
+    // Bursts take more of one block than of another.
+    let overhead = (1.0 / (1.0 - loss) - 1.0) * if burst > 1.0 { 1.8 } else { 1.1 };
     let mut ship = Ship::new(config(overhead, 10), objects(&[1_000_000; 20]));
     let mut all: Vec<_> = (0..receivers).map(|seed| (Loss::new(loss, burst, seed), Listener::new(1))).collect();
     while let Some(datagram) = ship.next() {
