@@ -290,6 +290,12 @@ impl Controller for Dedicated {
         self.rate * gain
     }
 
+    /// What was not sent in a pause would have waited in front of the radio, which is ours alone: it is made up for, so that the radio is
+    /// not idle where a machine has other things to do. What waits is bounded by the pace as before.
+    fn pacing_slack(&self) -> Duration {
+        self.queue()
+    }
+
     fn target_rate(&self) -> Bitrate {
         (self.rate * VIDEO).max(R_SAFE) - R_SAFE
     }

@@ -83,6 +83,9 @@ pub struct Reports<'a> {
     pub load: Load,
 }
 
+/// Pacing makes up for this much of a pause of the process, unless a controller knows better.
+pub const PACING_SLACK: Duration = Duration::from_millis(2);
+
 /// A congestion controller of one bearer.
 ///
 /// [`Controller::poll`] is called after each input and before each question; the questions do not change anything.
@@ -118,6 +121,11 @@ pub trait Controller: Debug + Send {
 
     /// Rate at which packets leave while the window is open.
     fn pacing_rate(&self, now: Instant) -> Bitrate;
+
+    /// How much of a pause of our own process pacing makes up for, by what leaves at once behind it.
+    fn pacing_slack(&self) -> Duration {
+        PACING_SLACK
+    }
 
     /// Rate that video should have ([AQUILA eq. 7], before the encoder's own limits).
     fn target_rate(&self) -> Bitrate;

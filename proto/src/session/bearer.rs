@@ -26,8 +26,6 @@ use crate::{BearerId, Bitrate, ByteCount, Class, Usage};
 /// QUIC's own bytes around a datagram: short header with connection id and packet number, frame header, AEAD tag
 /// (RFC 9000 §17.3, RFC 9221 §4).
 pub(super) const PACKET_OVERHEAD: usize = 1 + 8 + 2 + 3 + 16;
-/// Pacing may catch up at most this much after a pause of the process.
-pub(super) const PACING_SLACK: Duration = Duration::from_millis(2);
 /// Until a round trip has been measured.
 const ASSUMED_RTT: Duration = Duration::from_millis(100);
 /// A round trip below all of the last this many heartbeats is the smallest of late.
@@ -347,7 +345,7 @@ impl Bearer {
         if self.carrier.is_radio() {
             return; // It paces what leaves by itself.
         }
-        let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
+        let earliest = now.checked_sub(self.controller.pacing_slack()).unwrap_or(now);
         let from = self.outbound.paced_until.map_or(now, |until| until.max(earliest));
         let time = self.controller.pacing_rate(now).time_for(ByteCount::from(bytes));
         self.outbound.paced_until = Some(from + time.min(Duration::from_secs(1)));

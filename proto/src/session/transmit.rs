@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use super::Session;
-use super::bearer::{Bearer, Beside, PACING_SLACK, PACKET_OVERHEAD};
-use crate::cc::Load;
+use super::bearer::{Bearer, Beside, PACKET_OVERHEAD};
+use crate::cc::{Load, PACING_SLACK};
 use crate::feedback::Kept;
 use crate::quic::ConnectionId;
 use crate::sched::reserve;
