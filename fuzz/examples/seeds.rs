@@ -30,9 +30,32 @@ fn main() {
     passthrough();
     plan();
     transfer();
+    cast();
     bundle();
     tcpcl();
     pack();
+}
+
+fn cast() {
+    use aquila_proto::transfer::cast::{Block, CastKey, Piece, Sealer};
+    use aquila_proto::transfer::{Hash, ObjectId, StoreId};
+    let object = ObjectId(Hash::of(&[1]));
+    let piece = |block, len, id| {
+        let mut bytes = Vec::new();
+        Piece { object, block, len, id, symbol: vec![5; 40].into() }.put(&mut bytes);
+        bytes
+    };
+    let two = [piece(Block::Manifest(0), 80, 1), piece(Block::Chunks(2), 4_000, 99)].concat();
+    seed("cast", "pieces", &[&[0], &two[..]].concat());
+    let other = Sealer::new(&CastKey::new([9; 32]), StoreId([3; 8]), [4; 4], 1).seal(&two).expect("a counter");
+    seed("cast", "other_key", &[&[1], &other[..]].concat());
+    // A manifest is wanted; blocks of it and of chunks become whole, of chunks of 1, 101 and 201 bytes; one of them is wrong.
+    let many =
+        |object: u8, chunks: u8, len: [u8; 2]| [object, 4, 6, 0, chunks, len[0], len[1], 0, 7, 19, 0, 0, 0, 0, 40];
+    let lens = [1, 2, 3, 0, 0];
+    let steps =
+        [&many(1, 0, [0, 79])[..], &many(1, 1, [1, 46]), &lens, &many(1, 1, [1, 46]), &[1, 4, 3, 255], &[1, 1, 2]];
+    seed("cast", "steps", &[&[2], &steps.concat()[..]].concat());
 }
 
 fn bundle() {

@@ -6,6 +6,7 @@
 
 mod aerotp;
 mod bundle;
+mod cast;
 mod endpoint;
 mod fec;
 mod gateway;
@@ -28,6 +29,7 @@ mod wire;
 
 pub use aerotp::{association, deframer, inner_options, segment};
 pub use bundle::bundle;
+pub use cast::cast;
 pub use endpoint::endpoint;
 pub use fec::{copies, correct, window};
 pub use gateway::gateway;
@@ -56,10 +58,11 @@ pub mod seeds {
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 33] = [
+pub const TARGETS: [(&str, Target); 34] = [
     ("association", association),
     ("bearer", bearer),
     ("bundle", bundle),
+    ("cast", cast),
     ("config", config),
     ("copies", copies),
     ("correct", correct),

@@ -29,7 +29,7 @@ macro_rules! targets {
 }
 
 targets! {
-    association bearer bundle config copies correct deframer endpoint flight_log gateway inner_options mavlink mission pack passthrough reassembly replay_window
+    association bearer bundle cast config copies correct deframer endpoint flight_log gateway inner_options mavlink mission pack passthrough reassembly replay_window
     resumption router rtp scenario score segment session store tables tcpcl texts trace transfer video_queue window wire
 }
 
