@@ -10,7 +10,7 @@ use rusqlite::OptionalExtension;
 
 use crate::depot::{Depot, now_s};
 use crate::error::DepotError;
-use crate::folder::{Folder, There};
+use crate::folder::{Begun, Folder, There};
 use crate::intake::MAX_BUNDLE;
 use crate::pack;
 use crate::receipts::{self, Set};
@@ -27,6 +27,8 @@ pub struct Delivered {
 
 /// Names that files have until they are whole begin like this.
 const TEMPORARY: &str = ".aquila-";
+/// Files of a pack that are synced together; each has itself and its folder open until then.
+const SYNCED_AT_ONCE: usize = 128;
 /// Names that are tried where something else has a file's.
 const MAX_BESIDE: u32 = 9;
 
@@ -250,22 +252,28 @@ impl Depot {
             Ok((target, row.get::<_, i64>(4)? as u64))
         })?;
         drop(find);
-        Ok(vec![self.write_file(known, &target, &Content::Object(object, parts))?])
+        let mut writing = Writing::default();
+        self.write_file(known, &target, &Content::Object(object, parts), &mut writing)?;
+        self.finish(writing)
     }
 
     fn deliver_pack(&mut self, known: &Known, object: &ObjectId) -> Result<Vec<Written>, Fault> {
         let bytes = self.read_all(known, object, pack::MAX_LEN as u64)?;
         let entries = pack::parse(&bytes).map_err(|_| Fault::Useless("a pack that is none"))?;
-        let mut written = Vec::new();
+        let (mut written, mut writing) = (Vec::new(), Writing::default());
         for entry in entries {
+            if writing.written.len() >= SYNCED_AT_ONCE {
+                written.append(&mut self.finish(std::mem::take(&mut writing))?);
+            }
             let target = Target {
                 path: entry.path.into(),
                 modified_ns: entry.modified_ns,
                 len: entry.content.len() as u64,
                 hash: Hash::of(entry.content),
             };
-            written.push(self.write_file(known, &target, &Content::Bytes(entry.content))?);
+            self.write_file(known, &target, &Content::Bytes(entry.content), &mut writing)?;
         }
+        written.append(&mut self.finish(writing)?);
         Ok(written)
     }
 
@@ -289,8 +297,21 @@ impl Depot {
         if Hash::of(&bytes) == hash { Ok(bytes) } else { Err(Fault::Useless("not what its manifest says")) }
     }
 
-    /// Writes a file under a name that is free for it.
-    fn write_file(&mut self, known: &Known, target: &Target, content: &Content<'_>) -> Result<Written, Fault> {
+    /// Gives files their names.
+    fn finish(&self, mut writing: Writing) -> Result<Vec<Written>, Fault> {
+        let begun = std::mem::take(&mut writing.begun);
+        Begun::finish(&begun).map_err(DepotError::at(self.shore_folder().unwrap_or(Path::new(""))))?;
+        Ok(std::mem::take(&mut writing.written))
+    }
+
+    /// Writes a file that is to get a name that is free for it.
+    fn write_file(
+        &mut self,
+        known: &Known,
+        target: &Target,
+        content: &Content<'_>,
+        writing: &mut Writing,
+    ) -> Result<(), Fault> {
         let Some(at) = self.shore_folder().map(Path::to_owned) else { return Err(Fault::Useless("no folder for it")) };
         let io = |error| DepotError::at(at.join(&target.path))(error);
         let id = hex(&known.source.0[..4]);
@@ -315,21 +336,29 @@ impl Depot {
         }
         for name in names(leaf) {
             let path = format!("{path}{name}");
-            match self.may_write(known, target, &folder, &path, &name)? {
+            // A file of the same pack is to have it.
+            if writing.written.iter().any(|written| written.path == path) {
+                continue;
+            }
+            let is_written = match self.may_write(known, target, &folder, &path, &name)? {
                 May::Not => continue,
-                May::IsThere => return Ok(Written { path, is_written: true }),
-                May::IsOlder => return Ok(Written { path, is_written: false }),
-                May::Yes => {}
-            }
-            let temporary = format!("{TEMPORARY}{}.part", hex(&Hash::of(path.as_bytes()).0[..8]));
-            let mut file = folder.begin(OsStr::new(&temporary)).map_err(io)?;
-            let copied = self.copy(&mut file, target, content);
-            if copied.is_err() {
-                folder.give_up(OsStr::new(&temporary));
-            }
-            copied?;
-            folder.finish(file, OsStr::new(&temporary), OsStr::new(&name), target.modified_ns).map_err(io)?;
-            return Ok(Written { path, is_written: true });
+                May::IsThere => true,
+                May::IsOlder => false,
+                May::Yes => {
+                    let temporary = format!("{TEMPORARY}{}.part", hex(&Hash::of(path.as_bytes()).0[..8]));
+                    let mut begun = folder.begin(temporary, name).map_err(io)?;
+                    let copied = self.copy(&mut begun.file, target, content);
+                    let copied = copied.and_then(|()| Ok(begun.set_modified(target.modified_ns).map_err(io)?));
+                    if copied.is_err() {
+                        begun.give_up();
+                    }
+                    copied?;
+                    writing.begun.push(begun);
+                    true
+                }
+            };
+            writing.written.push(Written { path, is_written });
+            return Ok(());
         }
         Err(io(std::io::ErrorKind::AlreadyExists.into()).into())
     }
@@ -391,6 +420,19 @@ enum May {
     IsThere,
     /// A newer version has it.
     IsOlder,
+}
+
+/// Files that are written and have no name yet, and what is to be told of them then.
+#[derive(Default)]
+struct Writing {
+    begun: Vec<Begun>,
+    written: Vec<Written>,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.begun.iter().for_each(Begun::give_up);
+    }
 }
 
 /// A file, and whether there was need to write it.

@@ -1,8 +1,9 @@
 //! A folder that nothing is written outside of: every part of a path is opened by itself, and none may be a link.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{File, FileTimes};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -88,31 +89,66 @@ impl Folder {
     }
 
     /// Begins a file that has another name until it is whole. Left over ones of that name are removed.
-    pub fn begin(&self, temporary: &OsStr) -> io::Result<File> {
-        match unlinkat(&self.fd, temporary, UnlinkatFlags::NoRemoveDir) {
+    pub fn begin(self, temporary: String, name: String) -> io::Result<Begun> {
+        match unlinkat(&self.fd, &*temporary, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(error) => return Err(error.into()),
         }
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        Ok(openat(&self.fd, temporary, flags, Mode::from_bits_truncate(0o666))?.into())
+        let file = openat(&self.fd, &*temporary, flags, Mode::from_bits_truncate(0o666))?.into();
+        Ok(Begun { folder: self, file, temporary, name })
     }
+}
 
-    /// Gives a file its name and its time, once it is sure to be on the disk.
-    pub fn finish(&self, mut file: File, temporary: &OsStr, name: &OsStr, modified_ns: i64) -> io::Result<()> {
-        file.flush()?;
+/// A file that has another name until it is whole.
+#[derive(Debug)]
+pub struct Begun {
+    folder: Folder,
+    /// To write into.
+    pub file: File,
+    temporary: String,
+    name: String,
+}
+
+impl Begun {
+    /// When it is to say that it was changed last, nanoseconds since 1970. A time that the file system cannot have is left out.
+    pub fn set_modified(&self, modified_ns: i64) -> io::Result<()> {
         let since = Duration::from_nanos(modified_ns.unsigned_abs());
         let modified = if modified_ns < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
-        if let Some(modified) = modified {
-            file.set_times(FileTimes::new().set_modified(modified))?;
+        modified.map_or(Ok(()), |modified| self.file.set_times(FileTimes::new().set_modified(modified)))
+    }
+
+    /// Removes it.
+    pub fn give_up(&self) {
+        let _ = unlinkat(&self.folder.fd, &*self.temporary, UnlinkatFlags::NoRemoveDir);
+    }
+
+    /// Gives files of one file system their names, once all of them are sure to be on the disk. Those that get none are removed.
+    ///
+    /// What a disk takes longest for is to be told that something must be on it, so it is told once for all of them.
+    pub fn finish(all: &[Self]) -> io::Result<()> {
+        let named = Self::try_finish(all);
+        if let Err((at, error)) = named {
+            all.iter().skip(at).for_each(Self::give_up);
+            return Err(error);
         }
-        file.sync_all()?;
-        renameat(&self.fd, temporary, &self.fd, name)?;
-        nix::unistd::fsync(&self.fd)?;
         Ok(())
     }
 
-    /// Removes a file that is not to be finished.
-    pub fn give_up(&self, temporary: &OsStr) {
-        let _ = unlinkat(&self.fd, temporary, UnlinkatFlags::NoRemoveDir);
+    /// Up to which file it went well, if not to the end.
+    fn try_finish(all: &[Self]) -> Result<(), (usize, io::Error)> {
+        if let [first, _, ..] = all {
+            nix::unistd::syncfs(&first.folder.fd).map_err(|error| (0, error.into()))?;
+        }
+        // A file of which nothing is left to be written costs little, and says if writing failed; kernels before 5.8 say it nowhere else.
+        all.iter().try_for_each(|begun| begun.file.sync_all()).map_err(|error| (0, error))?;
+        let mut folders = BTreeMap::new();
+        for (at, Self { folder, temporary, name, .. }) in all.iter().enumerate() {
+            renameat(&folder.fd, &**temporary, &folder.fd, &**name).map_err(|error| (at, error.into()))?;
+            let stat = nix::sys::stat::fstat(&folder.fd).map_err(|error| (at + 1, error.into()))?;
+            folders.insert((stat.st_dev, stat.st_ino), folder);
+        }
+        let sync = |folder: &&Folder| nix::unistd::fsync(&folder.fd);
+        folders.values().try_for_each(sync).map_err(|error| (all.len(), error.into()))
     }
 }

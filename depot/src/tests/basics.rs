@@ -111,6 +111,30 @@ fn small_files_are_packed_and_unpacked() {
 }
 
 #[test]
+fn files_of_a_pack_that_are_written_together_get_names_of_their_own() {
+    let temp = Temp::new();
+    let (mut ship, mut shore) = (open(&temp, SHIP), open(&temp, SHORE));
+    temp.file("ashore/x", b"somebody else's");
+    let id: String = ship.store_id().0[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    // More than are synced at once, and one that is called what another becomes.
+    let names = ["x".to_owned(), format!("x~{id}")].into_iter().chain((0..300).map(|n| format!("d{}/{n}", n % 3)));
+    let names: Vec<_> = names.collect();
+    let source =
+        |name: &String| Source { path: name.clone(), file: temp.file(&format!("files/{name}"), name.as_bytes()) };
+    let sources: Vec<_> = names.iter().map(source).collect();
+    ship.put_many(&sources, &PutOptions::default()).into_iter().for_each(|put| assert!(put.is_ok()));
+    ship.commit().unwrap();
+    meet(&mut ship, &mut shore);
+    let delivered: usize = shore.deliver(9).unwrap().iter().map(|object| object.files.len()).sum();
+    assert_eq!(delivered, names.len());
+    let read = |path: &str| fs::read_to_string(temp.join("ashore").join(path)).unwrap();
+    assert_eq!(read("x"), "somebody else's");
+    assert_eq!((read(&format!("x~{id}")), read(&format!("x~{id}~{id}"))), ("x".into(), format!("x~{id}")));
+    names[2..].iter().for_each(|name| assert_eq!(read(name), *name));
+    assert_eq!(fs::read_dir(temp.join("ashore")).unwrap().count(), 3 + 3, "nothing of another name is left");
+}
+
+#[test]
 fn without_a_folder_files_wait_to_be_handed_over() {
     let temp = Temp::new();
     let mut ship = open(&temp, SHIP);
