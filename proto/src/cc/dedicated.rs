@@ -7,8 +7,12 @@
 //! - **Rate**: two datagrams that were sent one after the other and both arrived were one behind the other in the queue, if there was
 //!   one. So their distance is what the second took to serialise, whatever was lost around them, in the air or at the end of the
 //!   queue. The sum of sizes over the sum of distances is the rate of the link ([`Adjacent`]); of those that stood in a queue, if most
-//!   did: a process that is late to send leaves holes that are not the radio's.
-//! - **Pace**: above that rate while less waits than [`DedicatedConfig::queue`], below it while more does.
+//!   did: a process that is late to send leaves holes that are not the radio's. Of three measurements the middle one: a program on the way
+//!   that did not run for a moment lets go at once what came meanwhile.
+//! - **Pace**: above that rate while less waits than [`DedicatedConfig::queue`], below it while more does. All that waits is let through now and
+//!   then, or what always waits would be taken for the way.
+//! - **Flood**: who sends many times what the radio carries sees no neighbours any more, and nothing would correct the rate. That looks
+//!   like no loss in the air, and then little is sent until the queue is seen.
 //! - **Window**: what the link carries in a round trip, that queue, and the time that feedback was away of late. It is a bound for when the
 //!   link gets slower all at once.
 //! - **Silence**: when nothing has been heard for longer than that, a single datagram leaves now and then, to find out. Not the window's
@@ -51,6 +55,15 @@ impl Default for DedicatedConfig {
 const VIDEO: f64 = 0.85;
 /// While more waits than may, datagrams leave at this multiple of the rate.
 const DRAIN: f64 = 0.8;
+/// The same while all that waits is let through, which is done if nothing else has emptied the queue for so long: what always waits looks
+/// like a longer way.
+const DRAIN_ALL: f64 = 0.5;
+const DRAIN_EVERY: Duration = Duration::from_secs(10);
+/// Nothing waits.
+const EMPTY: Duration = Duration::from_millis(2);
+/// So many that arrived tell of a flood, and more than this share of what leaves arrives on a radio that is of any use.
+const CROWD: u64 = 256;
+const LEAST_SHARE: f64 = 0.1;
 /// Bounds of the rate.
 const MIN_RATE: Bitrate = Bitrate::kbps(30);
 const MAX_RATE: Bitrate = Bitrate::mbps(1_000);
@@ -110,6 +123,37 @@ impl Pairs {
     }
 }
 
+/// What arrived of late, of how many that left, and how many of them left one after the other.
+#[derive(Debug, Clone, Copy, Default)]
+struct Crowd {
+    arrived: u64,
+    bytes: u64,
+    left: u64,
+    neighbours: u64,
+    /// Receiver's clock at the first.
+    since_us: u64,
+}
+
+impl Crowd {
+    fn add(&mut self, arrived_us: u64, bytes: ByteCount, places: u64) {
+        if self.arrived == 0 {
+            self.since_us = arrived_us;
+        }
+        self.arrived += 1;
+        self.bytes = self.bytes.saturating_add(bytes.0);
+        self.left = self.left.saturating_add(places);
+        self.neighbours += u64::from(places == 1);
+    }
+
+    /// Where far more is sent than the radio carries, hardly two that left one after the other both get a place in the queue. Loss in the
+    /// air leaves as large a share of them as of all that left, or more if it comes in bursts.
+    fn is_of_a_flood(&self) -> bool {
+        let arrived = self.arrived as f64;
+        let share = (arrived / self.left.max(1) as f64).max(LEAST_SHARE);
+        (self.neighbours as f64) < 0.5 * share * arrived
+    }
+}
+
 /// A datagram that arrived: number, when it left, when it arrived.
 type Arrived = (u64, u64, u64);
 
@@ -122,9 +166,16 @@ pub struct Dedicated {
     found: bool,
     last: Option<Arrived>,
     adjacent: Adjacent,
+    crowd: Crowd,
+    /// The last measurements: one may be of a program on the way that did not run for a moment, and let go what had come meanwhile.
+    measured: [Bitrate; 3],
     /// Arrival less departure, µs: the clocks' offset and the way there.
     base_us: Minimum<i64>,
     queue_us: i64,
+    /// When nothing waited last, as far as we know.
+    empty: Option<Instant>,
+    /// What waits is let through, until then if nothing gets shorter.
+    draining: Option<Instant>,
     rtt: Minimum<Duration>,
     /// When a report came last, and how long it is between two, while something is under way.
     heard: Option<Instant>,
@@ -143,8 +194,12 @@ impl Dedicated {
             found: false,
             last: None,
             adjacent: Adjacent::default(),
+            crowd: Crowd::default(),
+            measured: [config.initial; 3],
             base_us: Minimum::new(SPAN),
             queue_us: 0,
+            empty: None,
+            draining: None,
             rtt: Minimum::new(SPAN),
             heard: None,
             gap: MIN_GAP,
@@ -174,12 +229,20 @@ impl Dedicated {
     fn on_arrival(&mut self, now: Instant, arrived: Arrived, bytes: ByteCount) {
         let (number, sent_us, arrived_us) = arrived;
         let delay = arrived_us.wrapping_sub(sent_us) as i64;
+        let former_base_us = self.base_us.value();
         self.base_us.update(now, delay);
+        if self.draining.is_some() && former_base_us.is_some_and(|former| delay < former.saturating_sub(SLACK_US)) {
+            self.draining = Some(now + self.settling());
+        }
         let former_queue_us = self.queue_us;
         self.queue_us = delay.saturating_sub(self.base_us.value().unwrap_or(delay));
+        if self.waits() <= EMPTY.max(self.rate.time_for(TWO_PACKETS)) {
+            self.empty = Some(now);
+        }
         let former = self.last.replace(arrived);
         let Some((before, before_sent, before_arrived)) = former else { return };
         let places = number.wrapping_sub(before);
+        self.crowd.add(arrived_us, bytes, places);
         let distance = arrived_us.checked_sub(before_arrived).filter(|distance| *distance <= MAX_DISTANCE_US);
         let apart = sent_us.checked_sub(before_sent).filter(|apart| *apart <= MAX_DISTANCE_US);
         let (Some(distance), Some(apart)) = (distance, apart) else { return };
@@ -195,6 +258,11 @@ impl Dedicated {
         }
     }
 
+    /// How long it takes until what is done now is seen.
+    fn settling(&self) -> Duration {
+        self.rtt() + 2 * self.gap
+    }
+
     /// Takes a rate from the neighbours if there are enough.
     fn measure(&mut self) {
         let Adjacent { all, busy } = self.adjacent;
@@ -202,18 +270,37 @@ impl Dedicated {
             return;
         }
         self.adjacent = Adjacent::default();
-        self.rate = if 2 * busy.count >= all.count && busy.distance_us > 0 {
+        let is_busy = 2 * busy.count >= all.count && busy.distance_us > 0;
+        self.measured.rotate_left(1);
+        self.measured[2] = if is_busy { busy.rate() } else { all.rate() };
+        let [a, b, c] = self.measured;
+        let measured = a.max(b).min(a.min(b).max(c));
+        if is_busy {
             self.found = true;
-            busy.rate()
-        } else {
-            let measured = all.rate();
+            self.rate = measured;
+        } else if self.draining.is_none() {
             // Nothing waits: they came as they left, and the link may carry more.
             // Who sends little learns nothing, neither of more nor of less.
             let most = (measured * GROWTH_SHARE).max(self.config.initial);
             let growth = if self.found { GROWTH } else { FIRST_GROWTH };
-            self.rate.max(measured).max((self.rate * growth).min(most))
+            self.rate = self.rate.max(measured).max((self.rate * growth).min(most));
         }
-        .clamp(MIN_RATE, MAX_RATE);
+        self.rate = self.rate.clamp(MIN_RATE, MAX_RATE);
+    }
+
+    /// Sends much less, until the queue is seen again, where it must be overflowing.
+    fn stop_a_flood(&mut self, now: Instant) {
+        if self.crowd.arrived < CROWD {
+            return;
+        }
+        let crowd = std::mem::take(&mut self.crowd);
+        let Some((.., arrived_us)) = self.last.filter(|_| crowd.is_of_a_flood()) else { return };
+        let time = Duration::from_micros(arrived_us.saturating_sub(crowd.since_us));
+        let arrived = Bitrate::from_transfer(ByteCount(crowd.bytes), time);
+        self.rate = self.rate.min(arrived * 0.5).clamp(MIN_RATE, MAX_RATE);
+        self.measured = [self.rate; 3];
+        self.adjacent = Adjacent::default();
+        self.draining = Some(now + self.settling());
     }
 
     /// When a probe may leave: nothing was heard for too long although something is under way.
@@ -247,18 +334,26 @@ impl Controller for Dedicated {
             }
         }
         self.measure();
+        self.stop_a_flood(now);
+        let empty = *self.empty.get_or_insert(now);
+        match self.draining {
+            Some(until) if until <= now => (self.draining, self.empty) = (None, Some(now)),
+            None if now.saturating_duration_since(empty) > DRAIN_EVERY => self.draining = Some(now + self.settling()),
+            _ => {}
+        }
     }
 
     fn on_rtt(&mut self, now: Instant, rtt: Duration) {
         self.rtt.update(now, rtt.min(MAX_RTT));
     }
 
-    fn on_path_change(&mut self, _now: Instant) {
+    fn on_path_change(&mut self, now: Instant) {
         self.base_us = Minimum::new(SPAN);
         self.rtt = Minimum::new(SPAN);
         self.queue_us = 0;
         self.last = None;
-        self.adjacent = Adjacent::default();
+        (self.adjacent, self.crowd) = Default::default();
+        self.draining = Some(now + self.settling());
     }
 
     fn poll(&mut self, _now: Instant, load: Load) {
@@ -282,6 +377,8 @@ impl Controller for Dedicated {
 
     fn pacing_rate(&self, _now: Instant) -> Bitrate {
         let gain = match self.waits() {
+            waits if self.draining.is_some() && waits > EMPTY => DRAIN_ALL,
+            _ if self.draining.is_some() => DRAIN,
             waits if waits > 2 * self.queue() => DRAIN * DRAIN,
             waits if waits > self.queue() => DRAIN,
             waits if 2 * waits > self.queue() => 1.0,
@@ -313,3 +410,7 @@ impl Controller for Dedicated {
         self.waits()
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests;

@@ -128,7 +128,7 @@ impl Loop {
                 self.credit -= PACKET as f64;
                 self.send();
             }
-            if self.now_us % REPORT_EVERY_US == 0 {
+            if self.now_us.is_multiple_of(REPORT_EVERY_US) {
                 self.report();
             }
         }
