@@ -9,6 +9,7 @@
 //!   queue. The sum of sizes over the sum of distances is the rate of the link ([`Adjacent`]); of those that stood in a queue, if most
 //!   did: a process that is late to send leaves holes that are not the radio's. Of three measurements the middle one: a program on the way
 //!   that did not run for a moment lets go at once what came meanwhile.
+//! - **Beginning**: the first window leaves at once. What its datagrams are apart when they arrive is the rate, a round trip later.
 //! - **Pace**: above that rate while less waits than [`DedicatedConfig::queue`], below it while more does. All that waits is let through now and
 //!   then, or what always waits would be taken for the way.
 //! - **Flood**: who sends many times what the radio carries sees no neighbours any more, and nothing would correct the rate. That looks
@@ -75,6 +76,8 @@ const SPAN: Duration = Duration::from_secs(15);
 /// A rate is taken from at least so much distance between neighbours, and so many of them.
 const LEAST_DISTANCE_US: u64 = 15_000;
 const LEAST_NEIGHBOURS: u32 = 6;
+/// The first that stood in a queue tell at once what the rate is about, and that it is no higher than if they were this far apart.
+const FIRST_DISTANCE_US: u64 = 2_000;
 /// Neighbours further apart were not in one queue, or the radio was silent in between.
 const MAX_DISTANCE_US: u64 = 100_000;
 /// Datagrams with so many less one missing between them still tell something.
@@ -162,7 +165,7 @@ type Arrived = (u64, u64, u64);
 pub struct Dedicated {
     config: DedicatedConfig,
     rate: Bitrate,
-    /// The radio has been the limit.
+    /// A queue has been seen in front of the radio.
     found: bool,
     last: Option<Arrived>,
     adjacent: Adjacent,
@@ -266,6 +269,14 @@ impl Dedicated {
     /// Takes a rate from the neighbours if there are enough.
     fn measure(&mut self) {
         let Adjacent { all, busy } = self.adjacent;
+        if !self.found && busy.count >= LEAST_NEIGHBOURS {
+            self.found = true;
+            self.adjacent = Adjacent::default();
+            let first = Pairs { distance_us: busy.distance_us.max(FIRST_DISTANCE_US), ..busy };
+            self.rate = first.rate().clamp(MIN_RATE, MAX_RATE);
+            self.measured = [self.rate; 3];
+            return;
+        }
         if all.distance_us < LEAST_DISTANCE_US || all.count < LEAST_NEIGHBOURS {
             return;
         }
@@ -276,7 +287,6 @@ impl Dedicated {
         let [a, b, c] = self.measured;
         let measured = a.max(b).min(a.min(b).max(c));
         if is_busy {
-            self.found = true;
             self.rate = measured;
         } else if self.draining.is_none() {
             // Nothing waits: they came as they left, and the link may carry more.
@@ -384,7 +394,8 @@ impl Controller for Dedicated {
             waits if 2 * waits > self.queue() => 1.0,
             _ => self.config.pacing_gain,
         };
-        self.rate * gain
+        // Until a queue has been seen, what the window allows leaves at once, so that there is one.
+        if self.found { self.rate * gain } else { MAX_RATE }
     }
 
     /// What was not sent in a pause would have waited in front of the radio, which is ours alone: it is made up for, so that the radio is

@@ -192,3 +192,12 @@ fn what_always_waits_is_not_taken_for_the_way() {
     let standing = path.free_us - path.now_us as f64;
     assert!(standing < 25_000.0, "{standing} us wait");
 }
+
+#[test]
+fn the_rate_is_known_after_a_round_trip() {
+    let mut path = Loop::new(0.02, false);
+    // A round trip, a report, and what a window of 1 Mbit/s takes on the radio.
+    path.run(Duration::from_millis(10 + 10 + 10));
+    let rate = path.controller.rate.as_mbps();
+    assert!((24.0..36.0).contains(&rate), "{rate} Mbit/s");
+}
