@@ -1,6 +1,6 @@
 //! The thread that has the store: it waits for the disk while links do not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
 use super::cast::CastSnapshot;
+use super::complaints::Complaints;
 use super::contact::News;
 use super::snapshot::{ContactSnapshot, MuleSnapshot};
 
@@ -98,7 +99,7 @@ pub(super) struct Desk {
     /// Links are to be told that there may be more to offer, and what is to be told has changed.
     changed: bool,
     receipts_changed: bool,
-    complained: BTreeSet<String>,
+    complaints: Complaints,
 }
 
 impl Desk {
@@ -118,7 +119,7 @@ impl Desk {
             expired: now,
             changed: false,
             receipts_changed: false,
-            complained: BTreeSet::new(),
+            complaints: Complaints::default(),
         }
     }
 
@@ -241,28 +242,8 @@ impl Desk {
         ask: impl FnOnce(&mut Depot, &PublicKey) -> Result<Verdict, DepotError>,
     ) -> Answer {
         let Some(peer) = self.links.get(&link).map(|link| link.peer) else { return Answer::NotNow };
-        match ask(&mut self.depot, &peer) {
-            Ok(Verdict::HaveCustody) => Answer::Custody,
-            Ok(Verdict::WantManifest) => Answer::Manifest,
-            Ok(Verdict::WantChunks { lens, have }) => Answer::Chunks { lens, have },
-            // Who is believed may be mended in the configuration; a refusal is for ever.
-            Ok(Verdict::Refuse(why @ Refusal::Source)) => {
-                self.complain_once(format!("objects are not taken: {why}"));
-                Answer::NotNow
-            }
-            Ok(Verdict::Refuse(why)) => {
-                tracing::warn!(peer = peer.fingerprint(), %why, "object refused");
-                Answer::Refuse
-            }
-            Ok(Verdict::NotNow(why)) => {
-                self.complain_once(format!("objects have to wait: {why}"));
-                Answer::NotNow
-            }
-            Err(error) => {
-                self.complain("take an object", &error);
-                Answer::NotNow
-            }
-        }
+        let verdict = ask(&mut self.depot, &peer);
+        answer_to(verdict, &mut self.complaints)
     }
 
     fn answer(&mut self, Ask { link, question }: Ask) {
@@ -353,17 +334,34 @@ impl Desk {
     }
 
     fn complain(&mut self, what: &str, error: &DepotError) {
-        self.complain_once(format!("cannot {what}: {error}"));
+        self.complaints.say(format!("cannot {what}: {error}"));
     }
+}
 
-    /// The same is said once, until something else is.
-    fn complain_once(&mut self, complaint: String) {
-        if !self.complained.contains(&complaint) {
-            tracing::error!("{complaint}");
-            if self.complained.len() >= 16 {
-                self.complained.clear();
-            }
-            self.complained.insert(complaint);
+/// What the other side hears of what the store says to an object of its.
+pub(super) fn answer_to(verdict: Result<Verdict, DepotError>, complaints: &mut Complaints) -> Answer {
+    match verdict {
+        Ok(Verdict::HaveCustody) => Answer::Custody,
+        Ok(Verdict::WantManifest) => Answer::Manifest,
+        Ok(Verdict::WantChunks { lens, have }) => Answer::Chunks { lens, have },
+        // Of our own there is nothing to complain.
+        Ok(Verdict::Refuse(Refusal::Ours)) => Answer::Refuse,
+        // Who is believed may be mended in the configuration; a refusal is for ever.
+        Ok(Verdict::Refuse(why @ Refusal::Source)) => {
+            complaints.say(format!("objects are not taken: {why}"));
+            Answer::NotNow
+        }
+        Ok(Verdict::Refuse(why)) => {
+            complaints.say(format!("objects are refused: {why}"));
+            Answer::Refuse
+        }
+        Ok(Verdict::NotNow(why)) => {
+            complaints.say(format!("objects have to wait: {why}"));
+            Answer::NotNow
+        }
+        Err(error) => {
+            complaints.say(format!("cannot take an object: {error}"));
+            Answer::NotNow
         }
     }
 }

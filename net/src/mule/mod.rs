@@ -6,6 +6,7 @@
 mod beacon;
 mod bundles;
 mod cast;
+mod complaints;
 mod contact;
 mod desk;
 mod export;

@@ -13,6 +13,7 @@ use aquila_depot::{Depot, DepotError, PutOptions, Spool};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::MuleError;
+use super::complaints::Complaints;
 
 /// What could not be handed out is tried again this often, and the spool is looked into for what is still being written.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -43,7 +44,7 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<
 /// Hands out what has come, and whenever something does.
 pub(super) fn deliver(mut depot: Depot, arrivals: Receiver<()>) -> Result<JoinHandle<()>, MuleError> {
     spawn("deliver", move || {
-        let mut complaint = String::new();
+        let mut complaints = Complaints::default();
         loop {
             match depot.deliver(AT_A_TIME) {
                 Ok(delivered) if !delivered.is_empty() => {
@@ -52,8 +53,8 @@ pub(super) fn deliver(mut depot: Depot, arrivals: Receiver<()>) -> Result<JoinHa
                     }
                     continue;
                 }
-                Ok(_) => complaint.clear(),
-                Err(error) => complain(&mut complaint, &error, "cannot hand out what has come; trying again"),
+                Ok(_) => complaints.end(),
+                Err(error) => complaints.say(format!("cannot hand out what has come; trying again: {error}")),
             }
             match arrivals.recv_timeout(AGAIN) {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
@@ -68,15 +69,15 @@ pub(super) fn watch_spool(mut depot: Depot, folder: &Path, stop: Arc<AtomicBool>
     let mut spool =
         Spool::open(folder, PutOptions::default()).map_err(|error| MuleError::Spool(folder.to_owned(), error))?;
     spawn("spool", move || {
-        let mut complaint = String::new();
+        let mut complaints = Complaints::default();
         while !stop.load(Ordering::Relaxed) {
             match take_in(&mut spool, &mut depot) {
                 Ok(()) => {
-                    complaint.clear();
+                    complaints.end();
                     wait(&spool);
                 }
                 Err(error) => {
-                    complain(&mut complaint, &error, "cannot take in what is in the spool; trying again");
+                    complaints.say(format!("cannot take in what is in the spool; trying again: {error}"));
                     thread::sleep(AGAIN);
                 }
             }
@@ -112,13 +113,4 @@ fn wait(spool: &Spool) {
         }
         None => thread::sleep(time),
     }
-}
-
-/// The same is said once, until something else is.
-fn complain(said: &mut String, error: &DepotError, what: &str) {
-    let now = error.to_string();
-    if now != *said {
-        tracing::error!(%error, "{what}");
-    }
-    *said = now;
 }

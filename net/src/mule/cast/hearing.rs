@@ -1,6 +1,5 @@
 //! A thread that hears a cast.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use aquila_proto::transfer::{Answer, Manifest, ObjectId};
 
 use super::spec::HearSpec;
 use super::{CastSetup, CastSnapshot, socket};
-use crate::mule::desk::{Ask, Question};
+use crate::mule::complaints::Complaints;
+use crate::mule::desk::{Ask, Question, answer_to};
 use crate::mule::{MuleError, workers};
 
 /// Bytes of memory for what is not whole.
@@ -29,8 +29,6 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Longest datagram that is looked at, and one byte.
 const LONGEST: usize = 1_473;
-/// Complaints that are remembered so as to be made once.
-const COMPLAINTS: usize = 16;
 
 /// Hears what is cast, and puts it into the store. `arrived` is told of objects that are in custody.
 pub(in crate::mule) fn hear(
@@ -51,7 +49,7 @@ pub(in crate::mule) fn hear(
         whole: Vec::new(),
         committed: now,
         told: None,
-        complaints: BTreeSet::new(),
+        complaints: Complaints::about_cast(&snapshot.name),
         snapshot,
         asks,
         arrived,
@@ -68,7 +66,7 @@ struct Hearing {
     whole: Vec<ObjectId>,
     committed: Instant,
     told: Option<Instant>,
-    complaints: BTreeSet<String>,
+    complaints: Complaints,
     snapshot: CastSnapshot,
     asks: Sender<Ask>,
     arrived: Sender<()>,
@@ -86,7 +84,7 @@ impl Hearing {
                 match socket::listen(&self.spec.air, PATIENCE) {
                     Ok(ears) => socket = Some(ears),
                     Err(error) => {
-                        self.complain(format!("cannot hear {}: {error}", self.spec.air.address));
+                        self.complaints.say(format!("cannot hear {}: {error}", self.spec.air.address));
                         thread::sleep(AGAIN);
                     }
                 }
@@ -97,7 +95,7 @@ impl Hearing {
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.complain(format!("cannot hear {}: {error}", self.spec.air.address));
+                    self.complaints.say(format!("cannot hear {}: {error}", self.spec.air.address));
                     socket = None;
                 }
             }
@@ -123,7 +121,7 @@ impl Hearing {
     fn on_datagram(&mut self, datagram: &[u8], from: SocketAddr) {
         let now = Instant::now();
         match self.receiver.handle_datagram(now, datagram) {
-            Err(Refused::Key) => self.complain(format!(
+            Err(Refused::Key) => self.complaints.say(format!(
                 "a cast from {} is refused: not sealed with our key {} ({}); do all members have the same?",
                 from.ip(),
                 self.spec.air.key.display(),
@@ -158,7 +156,7 @@ impl Hearing {
                     self.receiver.on_stored(object, part, stored.good);
                 }
                 Err(error) => {
-                    self.complain(format!("cannot store a chunk: {error}"));
+                    self.complaints.say(format!("cannot store a chunk: {error}"));
                     self.receiver.answer(now, object, Answer::NotNow);
                 }
             },
@@ -170,29 +168,7 @@ impl Hearing {
     }
 
     fn answer(&mut self, now: Instant, object: ObjectId, verdict: Result<Verdict, DepotError>) {
-        let answer = match verdict {
-            Ok(Verdict::HaveCustody) => Answer::Custody,
-            Ok(Verdict::WantManifest) => Answer::Manifest,
-            Ok(Verdict::WantChunks { lens, have }) => Answer::Chunks { lens, have },
-            Ok(Verdict::Refuse(Refusal::Ours)) => Answer::Refuse,
-            // Who is believed may be mended in the configuration; a refusal is for as long as the program runs.
-            Ok(Verdict::Refuse(why @ Refusal::Source)) => {
-                self.complain(format!("objects of a cast are not taken: {why}"));
-                Answer::NotNow
-            }
-            Ok(Verdict::Refuse(why)) => {
-                tracing::warn!(%object, %why, "object refused");
-                Answer::Refuse
-            }
-            Ok(Verdict::NotNow(why)) => {
-                self.complain(format!("objects of a cast have to wait: {why}"));
-                Answer::NotNow
-            }
-            Err(error) => {
-                self.complain(format!("cannot take an object: {error}"));
-                Answer::NotNow
-            }
-        };
+        let answer = answer_to(verdict, &mut self.complaints);
         self.receiver.answer(now, object, answer);
         while let Some(action) = self.receiver.poll_action() {
             self.act(now, action);
@@ -216,7 +192,7 @@ impl Hearing {
                 }
             }
             Err(error) => {
-                self.complain(format!("cannot store what came: {error}"));
+                self.complaints.say(format!("cannot store what came: {error}"));
                 self.whole.clear();
                 self.receiver.on_lost();
             }
@@ -241,16 +217,5 @@ impl Hearing {
         };
         // A store that is gone has said why.
         let _ = self.asks.send(Ask { link: 0, question: Question::Cast(Box::new(snapshot)) });
-    }
-
-    /// The same is said once.
-    fn complain(&mut self, complaint: String) {
-        if !self.complaints.contains(&complaint) {
-            tracing::error!(cast = self.snapshot.name, "{complaint}");
-            if self.complaints.len() >= COMPLAINTS {
-                self.complaints.clear();
-            }
-            self.complaints.insert(complaint);
-        }
     }
 }

@@ -16,6 +16,7 @@ use super::spec::CastSpec;
 use super::state::{MAX_OBJECTS, Memory};
 use super::{CastSetup, CastSnapshot, now_us, socket};
 use crate::mule::MuleError;
+use crate::mule::complaints::Complaints;
 use crate::mule::desk::{Ask, Question};
 use crate::mule::workers;
 
@@ -76,7 +77,7 @@ pub(in crate::mule) fn send(
         told: None,
         saved: now,
         is_changed: false,
-        complaint: String::new(),
+        complaints: Complaints::about_cast(&snapshot.name),
         snapshot,
         asks,
         spec,
@@ -95,7 +96,7 @@ struct Casting {
     told: Option<Instant>,
     saved: Instant,
     is_changed: bool,
-    complaint: String,
+    complaints: Complaints,
     snapshot: CastSnapshot,
     asks: Sender<Ask>,
     spec: CastSpec,
@@ -143,7 +144,7 @@ impl Casting {
             match socket::open(&self.spec) {
                 Ok(socket) => self.socket = Some(socket),
                 Err(error) => {
-                    self.complain(format!("cannot cast to {}: {error}", self.spec.air.address));
+                    self.complaints.say(format!("cannot cast to {}: {error}", self.spec.air.address));
                     return false;
                 }
             }
@@ -156,11 +157,11 @@ impl Casting {
         let has_acted = self.act();
         let Some(datagram) = datagram else { return has_acted };
         match self.socket.as_ref().map(|socket| socket.send(&datagram)) {
-            Some(Ok(_)) => self.complaint.clear(),
+            Some(Ok(_)) => self.complaints.end(),
             // What was refused by a host that does not listen yet is lost as in the air.
             Some(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
             Some(Err(error)) => {
-                self.complain(format!("cannot cast to {}: {error}", self.spec.air.address));
+                self.complaints.say(format!("cannot cast to {}: {error}", self.spec.air.address));
                 self.socket = None;
             }
             None => {}
@@ -176,7 +177,7 @@ impl Casting {
                 CastAction::Load(object, part) => {
                     let bytes = self.depot.load(&object, part);
                     if let Err(error) = &bytes {
-                        self.complain(format!("cannot read what is cast: {error}"));
+                        self.complaints.say(format!("cannot read what is cast: {error}"));
                     }
                     self.sender.on_loaded(object, part, bytes.ok());
                 }
@@ -207,7 +208,7 @@ impl Casting {
                 true
             }
             Err(error) => {
-                self.complain(format!("cannot look for what is to be cast: {error}"));
+                self.complaints.say(format!("cannot look for what is to be cast: {error}"));
                 false
             }
         }
@@ -220,7 +221,7 @@ impl Casting {
         }
         match self.memory.save(self.sender.counter(), self.sender.begun()) {
             Ok(()) => self.is_changed = false,
-            Err(error) => self.complain(format!("cannot write down what was cast: {error}")),
+            Err(error) => self.complaints.say(format!("cannot write down what was cast: {error}")),
         }
     }
 
@@ -235,13 +236,5 @@ impl Casting {
         };
         // A store that is gone has said why.
         let _ = self.asks.send(Ask { link: 0, question: Question::Cast(Box::new(snapshot)) });
-    }
-
-    /// The same is said once, until something else is.
-    fn complain(&mut self, complaint: String) {
-        if complaint != self.complaint {
-            tracing::error!(cast = self.snapshot.name, "{complaint}");
-        }
-        self.complaint = complaint;
     }
 }
