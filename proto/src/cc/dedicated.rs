@@ -76,7 +76,9 @@ const SPAN: Duration = Duration::from_secs(15);
 /// A rate is taken from at least so much distance between neighbours, and so many of them.
 const LEAST_DISTANCE_US: u64 = 15_000;
 const LEAST_NEIGHBOURS: u32 = 6;
-/// The first that stood in a queue tell at once what the rate is about, and that it is no higher than if they were this far apart.
+/// So many bytes that stood in a queue tell at once what the rate is about, or that it is no lower than if they took this long. What a
+/// connection begins with is less, and small: it tells nothing of a rate.
+const FIRST_BYTES: u64 = 8_000;
 const FIRST_DISTANCE_US: u64 = 2_000;
 /// Neighbours further apart were not in one queue, or the radio was silent in between.
 const MAX_DISTANCE_US: u64 = 100_000;
@@ -269,7 +271,7 @@ impl Dedicated {
     /// Takes a rate from the neighbours if there are enough.
     fn measure(&mut self) {
         let Adjacent { all, busy } = self.adjacent;
-        if !self.found && busy.count >= LEAST_NEIGHBOURS {
+        if !self.found && busy.bytes >= FIRST_BYTES {
             self.found = true;
             self.adjacent = Adjacent::default();
             let first = Pairs { distance_us: busy.distance_us.max(FIRST_DISTANCE_US), ..busy };

@@ -201,3 +201,21 @@ fn the_rate_is_known_after_a_round_trip() {
     let rate = path.controller.rate.as_mbps();
     assert!((24.0..36.0).contains(&rate), "{rate} Mbit/s");
 }
+
+#[test]
+fn what_a_connection_begins_with_says_nothing_of_its_rate() {
+    let mut controller = Dedicated::new(DedicatedConfig::default());
+    let now = Instant::now();
+    let small = |number| PacketReport {
+        number,
+        sent_us: 1_000 + 20 * number,
+        bytes: ByteCount(60),
+        arrived_us: Some(9_000 + 60 * number),
+        ce: false,
+        leads: false,
+    };
+    let packets: Vec<_> = (0..20).map(small).collect();
+    controller.on_reports(now, Reports { now_us: 12_000, packets: &packets, load: Load::default() });
+    assert_eq!(controller.rate, DedicatedConfig::default().initial);
+    assert!(!controller.found);
+}
