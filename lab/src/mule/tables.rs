@@ -40,24 +40,13 @@ pub struct Cell {
     /// The paper's number of the trajectory, 1 to 3.
     pub experiment: usize,
     /// The radio's errors as loss: as the paper does it, or as time.
-    pub reading: Reading,
+    pub reading: LossReading,
     /// Errors are so many times those of the radio: the paper's EF, 1 or 2.
     pub factor: u32,
     /// Length of a file, millions of bytes: 40 or 1.
     pub megabytes: u64,
     /// Of the planner's shadowing, and of the luck of packets.
     pub seed: u64,
-}
-
-/// How a radio's errors become loss of packets ([`LossReading`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Reading {
-    /// The paper's: the rate that the radio reports, and loss = 100 % - CCQ.
-    #[serde(rename = "1-ccq")]
-    OneLessCcq,
-    /// The radio repeats frames: that takes time, and next to nothing is lost.
-    #[serde(rename = "mac-arq")]
-    MacArq,
 }
 
 /// What a cell of the paper has.
@@ -149,19 +138,6 @@ pub struct Sky {
     pub delay: Duration,
 }
 
-impl Reading {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::OneLessCcq, Self::MacArq];
-
-    /// As `radio.loss` of the planner's scenario has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OneLessCcq => "1-ccq",
-            Self::MacArq => "mac-arq",
-        }
-    }
-}
-
 impl Cell {
     /// How many files the paper has: 560 MB in all.
     pub fn paper_set(&self) -> u64 {
@@ -186,14 +162,11 @@ impl Cell {
 ///
 /// # Errors
 /// [`TablesError`], which a test rules out.
-pub fn scenario(reading: Reading, lasts_s: u64) -> Result<Scenario, TablesError> {
+pub fn scenario(reading: LossReading, lasts_s: u64) -> Result<Scenario, TablesError> {
     let mut scenario = Scenario::example().map_err(|error| TablesError(error.to_string()))?;
     scenario.radio.bandwidth_mhz = BANDWIDTH_MHZ;
     scenario.radio.eirp_dbm = EIRP_DBM;
-    scenario.radio.loss = match reading {
-        Reading::OneLessCcq => LossReading::OneLessCcq,
-        Reading::MacArq => LossReading::MacArq,
-    };
+    scenario.radio.loss = reading;
     for flight in &mut scenario.flights {
         if let Way::Loiter(loiter) = &mut flight.way {
             loiter.lasts_s = lasts_s as f64;
@@ -298,7 +271,7 @@ fn run_cell(cell: &Cell, sky: &Sky, freight: &Freight) -> (Row, Vec<u64>) {
 /// # Errors
 /// [`TablesError`], before anything is run.
 pub fn run(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Report, TablesError> {
-    let readings = if extent.quick { &Reading::ALL[..1] } else { &Reading::ALL[..] };
+    let readings = if extent.quick { &LossReading::ALL[..1] } else { &LossReading::ALL[..] };
     let lengths: &[u64] = if extent.quick { &[1] } else { &[40, 1] };
     let mut jobs: Vec<(Cell, Sky)> = Vec::new();
     for reading in readings.iter().copied() {
@@ -332,7 +305,7 @@ pub fn run(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
     std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let is_shown = |cell: &Cell| (cell.reading, cell.factor, cell.megabytes) == (Reading::OneLessCcq, 1, 1);
+    let is_shown = |cell: &Cell| (cell.reading, cell.factor, cell.megabytes) == (LossReading::OneLessCcq, 1, 1);
     let sectors = [1, 2, 3].map(|experiment| {
         let all = jobs.iter().zip(results.values());
         let of = all.filter(|((cell, _), _)| cell.experiment == experiment && is_shown(cell));

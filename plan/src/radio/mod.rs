@@ -73,14 +73,27 @@ pub enum Sender {
 }
 
 /// How the radio's errors become loss of packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LossReading {
-    /// The radio repeats frames: repetition takes time on the air, and little is lost.
-    #[serde(rename = "mac-arq")]
-    MacArq,
     /// The data-mule paper's: the rate that the radio reports, and loss = 100 % - CCQ.
     #[serde(rename = "1-ccq")]
     OneLessCcq,
+    /// The radio repeats frames: repetition takes time on the air, and little is lost.
+    #[serde(rename = "mac-arq")]
+    MacArq,
+}
+
+impl LossReading {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::OneLessCcq, Self::MacArq];
+
+    /// As a scenario's `radio.loss` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneLessCcq => "1-ccq",
+            Self::MacArq => "mac-arq",
+        }
+    }
 }
 
 /// What CCQ counts. Ubiquiti does not say; MikroTik's is time at the best rate over time taken.

@@ -214,12 +214,13 @@ fn findings(findings: &[Finding]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use aquila_lab::mule::tables::{Cell, Reading, Report};
+    use aquila_lab::mule::tables::{Cell, Report};
+    use aquila_plan::radio::LossReading;
 
     use super::*;
 
     fn row(experiment: usize, seed: u64, files: u64) -> Row {
-        let cell = Cell { experiment, reading: Reading::OneLessCcq, factor: 2, megabytes: 40, seed };
+        let cell = Cell { experiment, reading: LossReading::OneLessCcq, factor: 2, megabytes: 40, seed };
         let carried = Carried {
             files,
             bytes: files * 40_000_000,

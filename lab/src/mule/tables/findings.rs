@@ -1,10 +1,11 @@
 //! What the paper found, as numbers with bounds: higher is better, the rate dips at the ship's superstructure, and twice the errors
 //! leave next to nothing of TCP.
 
+use aquila_plan::radio::LossReading;
 use serde::Serialize;
 
+use super::Row;
 use super::sectors::{Sector, dip};
-use super::{Reading, Row};
 
 /// A number, and what it has to be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,7 +56,7 @@ pub fn of(rows: &[Row], sectors: &[Vec<Sector>; 3]) -> Vec<Finding> {
             Some((row, rows.iter().find(|other| other.cell == cell)?))
         })
     };
-    let is_paper = |row: &Row| row.cell.reading == Reading::OneLessCcq;
+    let is_paper = |row: &Row| row.cell.reading == LossReading::OneLessCcq;
     let rates = |(one, other): (&Row, &Row)| one.aquila.mbps / other.aquila.mbps;
     let flown = sectors.iter().all(|sectors| sectors.iter().any(|sector| sector.seconds > 0));
     let dips = sectors.each_ref().map(|sectors| dip(sectors));

@@ -2,7 +2,7 @@ use super::sectors::{SECTORS, dip};
 use super::*;
 
 fn cell(experiment: usize, factor: u32) -> Cell {
-    Cell { experiment, reading: Reading::OneLessCcq, factor, megabytes: 1, seed: 1 }
+    Cell { experiment, reading: LossReading::OneLessCcq, factor, megabytes: 1, seed: 1 }
 }
 
 fn carried(mbps: f64, share: f64) -> Carried {
@@ -11,7 +11,7 @@ fn carried(mbps: f64, share: f64) -> Carried {
 
 #[test]
 fn the_planner_flies_the_papers_trajectories_for_half_an_hour() {
-    let scenario = scenario(Reading::OneLessCcq, LASTS_S).unwrap();
+    let scenario = scenario(LossReading::OneLessCcq, LASTS_S).unwrap();
     let skies = [1, 2, 3].map(|experiment| sky(&scenario, experiment, 1, 1).unwrap());
     for sky in &skies {
         assert_eq!((sky.seconds.len(), sky.bearings_deg.len(), sky.delay), (1_800, 1_800, Duration::from_millis(1)));
@@ -31,11 +31,11 @@ fn the_planner_flies_the_papers_trajectories_for_half_an_hour() {
 #[test]
 fn twice_the_errors_cost_loss_in_one_reading_and_time_in_the_other() {
     let of = |reading, factor| sky(&scenario(reading, 300).unwrap(), 1, factor, 1).unwrap();
-    let (one, two) = (of(Reading::OneLessCcq, 1), of(Reading::OneLessCcq, 2));
+    let (one, two) = (of(LossReading::OneLessCcq, 1), of(LossReading::OneLessCcq, 2));
     for (one, two) in one.seconds.iter().zip(&two.seconds) {
         assert!((two.loss - (2.0 * one.loss).min(1.0)).abs() < 1e-9 && one.rate == two.rate, "{one:?} {two:?}");
     }
-    let (one, two) = (of(Reading::MacArq, 1), of(Reading::MacArq, 2));
+    let (one, two) = (of(LossReading::MacArq, 1), of(LossReading::MacArq, 2));
     assert!(two.capacity() < one.capacity() && two.capacity() > 0.7 * one.capacity());
     let mean = |sky: &Sky| sky.seconds.iter().map(|second| second.loss).sum::<f64>() / 300.0;
     assert!(mean(&one) < 0.001, "{}", mean(&one));
@@ -138,7 +138,7 @@ fn a_finding_that_is_not_so_is_told() {
 
 #[test]
 fn a_short_flight_twice() {
-    let scenario = scenario(Reading::OneLessCcq, 60).unwrap();
+    let scenario = scenario(LossReading::OneLessCcq, 60).unwrap();
     let (cell, sky) = (cell(2, 2), sky(&scenario, 2, 2, 1).unwrap());
     // More than fits, and what is through before the end.
     let freight = Freight::of(sky.capacity() as usize / 1_000_000 + 2, 1_000_000);
