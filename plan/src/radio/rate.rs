@@ -97,14 +97,9 @@ fn passed_on(radio: &Radio, tx_bps: f64, frame_loss: f64, ccq: f64) -> (f64, f64
         LossReading::OneLessCcq => (tx_bps, 1.0 - ccq),
         LossReading::MacArq => {
             // A packet takes 1 + p + ... + p^r times the air, and is lost if all of them fail.
-            let tries: f64 = (0..=radio.retries)
-                .scan(1.0, |term, _| {
-                    let now = *term;
-                    *term *= frame_loss;
-                    Some(now)
-                })
-                .sum();
-            let residual = frame_loss.powi(radio.retries as i32 + 1);
+            // Not by `powi`, whose last digit the compiler may choose anew each time.
+            let again = |(tries, term), _| (tries + term, term * frame_loss);
+            let (tries, residual) = (0..=radio.retries).fold((0.0, 1.0), again);
             (tx_bps * radio.mac_efficiency / tries, residual)
         }
     }
