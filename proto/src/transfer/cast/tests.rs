@@ -448,7 +448,7 @@ fn coded_casts_need_little_more_than_was_lost_and_much_less_than_repetition() {
 }
 
 /// Of 1 MB each.
-const OBJECTS: usize = 6;
+const OBJECTS: usize = 20;
 
 /// Two states: in the bad one everything is lost, and it lasts `burst` datagrams on average.
 struct Loss {
