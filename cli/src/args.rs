@@ -19,7 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::config::{ControllerName, File, Mtu, Remote, Text};
-use crate::gateway::args::GatewayArgs;
+use crate::gateway::args::{CarriedArgs, GatewayArgs};
 use crate::mule::args::MuleArgs;
 use crate::plan::args::PlanArgs;
 
@@ -135,6 +135,9 @@ pub struct LinkArgs {
     /// Viewer that the other side's RTP is sent to; may be given several times [video.outputs]
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_out: Vec<VideoSpec>,
+
+    #[command(flatten)]
+    pub carried: CarriedArgs,
 
     /// Serve a status page, JSON and Prometheus metrics here, for example at 127.0.0.1:9420 [status.listen]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Watching")]
@@ -567,6 +570,11 @@ impl LinkArgs {
         set(&mut file.video.encoder, self.encoder.map(Text));
         set(&mut file.video.camera, self.camera);
         set(&mut file.video.outputs, texts(self.video_out));
+        if !self.carried.is_empty() {
+            // The file's may have a radio of their own; these go by this link.
+            file.gateway.radio = None;
+            self.carried.override_file(file);
+        }
         set(&mut file.status.listen, self.status.map(Text));
         set(&mut file.log.level, self.log);
     }
@@ -749,6 +757,9 @@ Examples:
   A simulator on this machine, no camera file needed:
     aquila air --peer aq1:<key> --connect 127.0.0.1 --mavlink tcpout:127.0.0.1:5760
 
+  Its SSH server may be reached from the ground, through the link and behind everything else:
+    aquila air --peer aq1:<key> --connect ground.example.org --allow tcp/127.0.0.1:22
+
   Everything from a file, as the systemd service does:
     aquila air --config /etc/aquila/aquila.toml
 
@@ -771,6 +782,9 @@ Examples:
   MAVProxy by TCP, and a second viewer on a tablet:
     aquila ground --peer aq1:<key> --mavlink tcpin:127.0.0.1:5760 \\
         --video-out rtp://127.0.0.1:5600 --video-out rtp://192.168.1.30:5600
+
+  SSH into the aircraft, which allows it; then `ssh -p 2222 pilot@127.0.0.1`. Modes and rules: see `aquila gateway --help`:
+    aquila ground --peer aq1:<key> --forward tcp/2222:127.0.0.1:22
 
 MAVLink endpoints (default udpout:127.0.0.1:14550):
 {}

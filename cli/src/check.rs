@@ -14,7 +14,9 @@ use aquila_proto::replication::Reliability;
 use aquila_proto::session::Side;
 
 use crate::args::CheckArgs;
-use crate::config::{self, Environment, GatewaySettings, GatewaySide, MuleProgram, MuleSettings, Role, Settings};
+use crate::config::{
+    self, Carried, Environment, GatewaySettings, GatewaySide, MuleProgram, MuleSettings, Role, Settings,
+};
 use crate::keys;
 
 /// Checks the file and writes what it means for a side to `out`. Gives false if it cannot be used for the side asked for,
@@ -40,7 +42,7 @@ pub fn run(args: &CheckArgs, environment: &Environment, out: &mut impl Write) ->
             Err(error) => writeln!(out, "{}: not for {}: {error}", args.file.display(), side.name())?,
         }
     }
-    if args.side.is_none() && file.gateway != Default::default() {
+    if args.side.is_none() && file.gateway != Default::default() && !file.gateway.goes_by_link() {
         match GatewaySettings::resolve(file.clone(), environment) {
             Ok(settings) => {
                 usable = true;
@@ -117,26 +119,30 @@ fn describe_gateway(settings: &GatewaySettings, out: &mut impl Write) -> io::Res
     writeln!(out, "  side       {side}")?;
     writeln!(out, "  peer       {}", settings.peer.fingerprint())?;
     writeln!(out, "  radio      {}", settings.radio.name())?;
-    for forward in &settings.forwards {
-        writeln!(out, "  forward    {forward}, {}", forward.treatment(&settings.rules))?;
+    describe_carried(&settings.carried, &settings.state, out)
+}
+
+fn describe_carried(carried: &Carried, state: &Path, out: &mut impl Write) -> io::Result<()> {
+    for forward in &carried.forwards {
+        writeln!(out, "  forward    {forward}, {}", forward.treatment(&carried.rules))?;
     }
-    for intercept in &settings.intercepts {
+    for intercept in &carried.intercepts {
         writeln!(out, "  intercept  {intercept}, reliable")?;
     }
-    if let Some(tun) = settings.tun.clone().or_else(|| (!settings.intercepts.is_empty()).then(TunSpec::default)) {
+    if let Some(tun) = carried.tun.clone().or_else(|| (!carried.intercepts.is_empty()).then(TunSpec::default)) {
         writeln!(out, "  tun        {tun}")?;
     }
-    for allow in &settings.allow {
+    for allow in &carried.allow {
         writeln!(out, "  allow      {allow}")?;
     }
-    let limits = &settings.limits;
+    let limits = &carried.limits;
     writeln!(
         out,
         "  custody    {} bytes of one connection, {} of all, {} connections, in {}",
         limits.flow_custody.0,
         limits.total_custody.0,
         limits.max_flows,
-        settings.state.display(),
+        state.display(),
     )
 }
 
@@ -176,6 +182,7 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "  packets    {} bytes of UDP payload at most", link.mtu)?;
     writeln!(out, "  state      {}", link.state.display())?;
     settings.mule.as_ref().map_or(Ok(()), |mule| describe_mule(mule, out))?;
+    settings.gateway.as_ref().map_or(Ok(()), |carried| describe_carried(carried, &settings.link.state, out))?;
     for endpoint in &settings.endpoints {
         writeln!(out, "  mavlink    {endpoint}")?;
         if let EndpointSpec::Serial { path, .. } = endpoint

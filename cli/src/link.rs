@@ -1,19 +1,22 @@
 //! `aquila air` and `aquila ground`.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
 
 use anyhow::Context;
 use aquila_net::bearer::BearerSpec;
+use aquila_net::gateway::{GatewayNode, Way, passage};
 use aquila_net::mule::{Bundles, Discovery, LinkSpec, Mule, Partner, Role as Does, serve};
 use aquila_net::node::{Node, NodeConfig, Role};
+use aquila_proto::Side;
 use aquila_proto::identity::Identity;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 
-use crate::config::{self, MuleSettings, Settings};
-use crate::mule;
+use crate::config::{self, Carried, MuleSettings, Settings};
+use crate::{gateway, mule};
 
 /// Runs one side until SIGTERM or SIGINT. With SIGHUP `reload` is asked for the bearers that there are to be; without it, or at a
 /// terminal that is closed, that ends it as well.
@@ -27,9 +30,14 @@ pub fn run(settings: Settings, identity: Identity, reload: Option<Reload>) -> an
         let termination = termination(reload.is_none())?;
         let camera = settings.video.camera.clone();
         let files = settings.mule.clone();
+        let carried = settings.gateway.clone().map(|carried| (carried, settings.link.state.clone()));
         let config = node_config(settings, identity);
         let template = config.clone();
         let mut node = Node::start(config).await?;
+        let gateway = match carried {
+            Some((carried, state)) => Some(forward(&mut node, carried, state, &template).await?),
+            None => None,
+        };
         let files = match files {
             Some(files) => Some(carry(&mut node, &files, &template).await?),
             None => None,
@@ -44,28 +52,52 @@ pub fn run(settings: Settings, identity: Identity, reload: Option<Reload>) -> an
         let listening = node.local_addr().map(|address| address.to_string());
         let status = node.status_addr().map(|address| format!("http://{address}/"));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), side, fingerprint, peer, listening, status, "started");
-        match files {
-            None => node.run(termination).await,
-            Some(Files { mule, bundles, links, discovery }) => {
-                // One of both hears that the program is to end, and the other from it.
-                let (stop, stopped) = oneshot::channel::<()>();
-                let flying = async {
-                    node.run(termination).await;
-                    drop(stop);
-                };
-                let others = serve(&mule, links, discovery, |_| {}, async {
-                    let _ = stopped.await;
-                });
-                // The link goes on without files.
-                let others = async { others.await.inspect_err(|error| tracing::error!(%error, "no more files")) };
-                let ended = tokio::join!(flying, others).1;
-                mule::close(mule, bundles).await;
-                ended?;
+        // One hears that the program is to end, and the others from it.
+        let (stop, stopped) = watch::channel(());
+        let ending = || {
+            let mut stopped = stopped.clone();
+            async move { drop(stopped.changed().await) }
+        };
+        let flying = async {
+            node.run(termination).await;
+            drop(stop);
+        };
+        let carrying = async {
+            let Some(Files { mule, bundles, links, discovery }) = files else { return Ok(()) };
+            let served = serve(&mule, links, discovery, |_| {}, ending()).await;
+            // The link goes on without files.
+            let served = served.inspect_err(|error| tracing::error!(%error, "no more files"));
+            ending().await;
+            mule::close(mule, bundles).await;
+            served
+        };
+        let forwarding = async {
+            if let Some((gateway, asked)) = gateway {
+                gateway.run(ending(), asked).await;
             }
-        }
+        };
+        let ((), carried, ()) = tokio::join!(flying, carrying, forwarding);
+        carried?;
         tracing::info!("ended");
         Ok(())
     })
+}
+
+/// Other programs' connections go beside all else on this link.
+async fn forward(
+    node: &mut Node,
+    carried: Carried,
+    state: PathBuf,
+    template: &NodeConfig,
+) -> anyhow::Result<(GatewayNode, mpsc::Receiver<()>)> {
+    let (end, session) = passage();
+    let initiates = template.side == Side::Air;
+    let setup = gateway::setup(carried, template.identity.clone(), template.peer, initiates, state, None);
+    let gateway = GatewayNode::start(setup, Way::Session(end)).await?;
+    let listening: Vec<String> = gateway.local_addrs().iter().map(ToString::to_string).collect();
+    tracing::info!(listening = listening.join(" "), "connections are carried");
+    node.set_gateway(session);
+    Ok((gateway, gateway::asked()?))
 }
 
 /// Files beside all else.

@@ -229,7 +229,7 @@ fn wire() {
     let arrival = |n: u32| (n % 7 != 3).then_some(Arrival { at_us: 1_000_000 + n * 2400, ecn: (n % 4) as u8 });
     let feedback = Feedback { sent_us: 1_000_000, first_seq: 65_530, arrivals: (0..40).map(arrival).collect() };
     codec(0, "varint", &|out| out.extend([0x25, 0x7b, 0xbd, 0x9d, 0x7f, 0x3e, 0x7d, 0xc2, 0x19, 0x7c, 0x5e, 0xff]));
-    codec(1, "datagram", &|out| DatagramHeader { flow: flow::VIDEO + 3, seq: 65_535, sent_us: 7 }.put(out));
+    codec(1, "datagram", &|out| DatagramHeader { flow: flow::VIDEO + 3, seq: 65_535, sent_us: Some(7) }.put(out));
     codec(2, "heartbeat", &|out| {
         Heartbeat {
             echo: Some((5, 5_000_000_000)),

@@ -293,7 +293,7 @@ impl Pair {
         let mut datagram = Vec::new();
         let sent_us = self.clock_us();
         self.peer_seq = self.peer_seq.wrapping_add(1);
-        DatagramHeader { flow, seq: self.peer_seq, sent_us }.put(&mut datagram);
+        DatagramHeader { flow, seq: self.peer_seq, sent_us: Some(sent_us) }.put(&mut datagram);
         datagram.extend_from_slice(body);
         self.in_datagram(datagram);
     }

@@ -36,6 +36,7 @@ pub use snapshot::Snapshots;
 
 use crate::bearer::BearerSpec;
 use crate::encoder;
+use crate::gateway::SessionEnd;
 use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
 use crate::mule::{Contact, News};
 use crate::netwatch::{self, NetworkChange};
@@ -141,6 +142,7 @@ pub struct Node {
     camera: Option<mpsc::Sender<CameraRequest>>,
     wanted: Option<mpsc::Receiver<Vec<BearerSpec>>>,
     files: Option<Contact>,
+    gateway: Option<SessionEnd>,
     gate: FrameGate,
     questions: mpsc::Receiver<gate::Question>,
     events: Option<mpsc::Sender<NodeEvent>>,
@@ -227,6 +229,7 @@ impl Node {
             camera: config.encoder.as_ref().map(encoder::serve),
             wanted: None,
             files: None,
+            gateway: None,
             gate,
             questions,
             events: None,
@@ -278,6 +281,11 @@ impl Node {
         self.files = Some(files);
     }
 
+    /// A gateway's connections are carried beside all else.
+    pub fn set_gateway(&mut self, gateway: SessionEnd) {
+        self.gateway = Some(gateway);
+    }
+
     /// For encoders that ask before each frame.
     pub fn frame_gate(&self) -> FrameGate {
         self.gate.clone()
@@ -312,6 +320,7 @@ impl Node {
                 change = from(&mut self.network) => self.on_network_change(change),
                 wanted = from(&mut self.wanted) => self.on_wanted(&wanted),
                 news = heard(&mut self.files) => self.on_store_news(news),
+                () = wanted_by(&mut self.gateway) => self.drain(Instant::now()),
                 (lane, address) = self.lanes.diallers.resolved() => self.on_address(lane, address),
                 () = tokio::time::sleep_until(timer.into()) => {}
             }
@@ -470,8 +479,10 @@ impl Node {
         }
         loop {
             self.drain_session(now);
-            // What the files have to say is more for the session to do.
-            if !self.files.as_mut().is_some_and(|files| files.pump(now, &mut self.session)) {
+            // What the files and the gateway have to say is more for the session to do.
+            let files = self.files.as_mut().is_some_and(|files| files.pump(now, &mut self.session));
+            let gateway = self.gateway.as_mut().is_some_and(|gateway| gateway.pump(now, &mut self.session));
+            if !files && !gateway {
                 break;
             }
         }
@@ -548,7 +559,7 @@ impl Node {
     fn publish(&mut self, now: Instant) {
         let stats = self.session.stats(now);
         self.picture.update(stats.picture_age, stats.frames_out);
-        let snapshot = self.snapshots.take(
+        let mut snapshot = self.snapshots.take(
             &stats,
             &self.endpoints,
             self.router.stats(),
@@ -556,6 +567,7 @@ impl Node {
             &self.viewers,
             &self.lanes,
         );
+        snapshot.gateway = self.gateway.as_ref().and_then(SessionEnd::snapshot);
         self.published.send_replace(snapshot);
     }
 }
@@ -671,6 +683,14 @@ async fn from<T>(watch: &mut Option<mpsc::Receiver<T>>) -> T {
         }
     }
     std::future::pending().await
+}
+
+/// Waits until the gateway has something to send; for ever if there is none.
+async fn wanted_by(gateway: &mut Option<SessionEnd>) {
+    match gateway {
+        Some(gateway) => gateway.wants().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What the store says; for ever if there is none.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use aquila_net::gateway::{Allow, GatewayNode, GatewaySetup};
+use aquila_net::gateway::{Allow, GatewayNode, GatewaySetup, Way};
 use aquila_proto::gateway::GatewayConfig;
 use aquila_proto::identity::Identity;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -82,13 +82,12 @@ impl Drop for Radio {
     }
 }
 
-fn setup(end: u8, radio: &str, state: &Path, forwards: &[String]) -> GatewaySetup {
+fn setup(end: u8, state: &Path, forwards: &[String]) -> GatewaySetup {
     let identity = |n: u8| Arc::new(Identity::from_seed([n; 32]));
     GatewaySetup {
         identity: identity(end + 1),
         peer: identity(2 - end).public(),
         initiates: end == 0,
-        radio: radio.parse().unwrap(),
         forwards: forwards.iter().map(|text| text.parse().unwrap()).collect(),
         intercepts: Vec::new(),
         tun: None,
@@ -108,8 +107,8 @@ struct Running {
 }
 
 impl Running {
-    async fn start(setup: GatewaySetup) -> Self {
-        let node = GatewayNode::start(setup).await.unwrap();
+    async fn start(radio: &str, setup: GatewaySetup) -> Self {
+        let node = GatewayNode::start(setup, Way::Radio(radio.parse().unwrap())).await.unwrap();
         let addresses = node.local_addrs().to_vec();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(node.run(async move { drop(stopped.await) }, mpsc::channel(1).1));
@@ -159,8 +158,8 @@ async fn tcp_near_reliable_and_udp_through_a_bad_radio() {
         format!("udp/0:{}=unreliable-connection", echo.local_addr().unwrap()),
         "tcp/0:192.0.2.1:22".to_owned(),
     ];
-    let air = Running::start(setup(0, &specs[0], &folders[0].0, &forwards)).await;
-    let ground = Running::start(setup(1, &specs[1], &folders[1].0, &[])).await;
+    let air = Running::start(&specs[0], setup(0, &folders[0].0, &forwards)).await;
+    let ground = Running::start(&specs[1], setup(1, &folders[1].0, &[])).await;
 
     let sent = bytes(2_000_000);
     let mut stream = TcpStream::connect(air.addresses[0]).await.unwrap();
@@ -206,7 +205,7 @@ async fn what_was_taken_is_delivered_after_restarts_and_a_far_side_that_comes_la
     let (target, received) = sink().await;
     // A name, which the far side looks up.
     let forwards = [format!("tcp/0:localhost:{}", target.port())];
-    let air = Running::start(setup(0, &specs[0], &folders[0].0, &forwards)).await;
+    let air = Running::start(&specs[0], setup(0, &folders[0].0, &forwards)).await;
     // Nobody at the other end yet.
     let sent = bytes(3_000_000);
     let mut stream = TcpStream::connect(air.addresses[0]).await.unwrap();
@@ -215,12 +214,12 @@ async fn what_was_taken_is_delivered_after_restarts_and_a_far_side_that_comes_la
     sleep(Duration::from_millis(500)).await;
     air.stop().await;
     // As after kill -9: the connection is gone, what was in custody is not.
-    let mut air = Running::start(setup(0, &specs[0], &folders[0].0, &forwards)).await;
-    let ground = Running::start(setup(1, &specs[1], &folders[1].0, &[])).await;
+    let mut air = Running::start(&specs[0], setup(0, &folders[0].0, &forwards)).await;
+    let ground = Running::start(&specs[1], setup(1, &folders[1].0, &[])).await;
     for _ in 0..4 {
         sleep(Duration::from_millis(250)).await;
         air.stop().await;
-        air = Running::start(setup(0, &specs[0], &folders[0].0, &forwards)).await;
+        air = Running::start(&specs[0], setup(0, &folders[0].0, &forwards)).await;
     }
     let received = timeout(PATIENCE, received).await.unwrap().unwrap();
     assert_same(&received, &sent);

@@ -55,6 +55,19 @@ pub struct GatewaySettings {
     pub peer: PublicKey,
     /// The radio.
     pub radio: RadioSpec,
+    /// What is carried over it.
+    pub carried: Carried,
+    /// Folder of what must survive a restart.
+    pub state: PathBuf,
+    /// Where the status page is served, and to whom.
+    pub status: Option<(SocketAddr, Exposure)>,
+    /// What is logged.
+    pub log: String,
+}
+
+/// What a gateway carries, by whatever way.
+#[derive(Debug, Clone)]
+pub struct Carried {
     /// What is carried to the far side.
     pub forwards: Vec<Forward>,
     /// What is passed through to the far side.
@@ -67,17 +80,39 @@ pub struct GatewaySettings {
     pub allow: Vec<Allow>,
     /// How much is taken.
     pub limits: GatewayConfig,
-    /// Folder of what must survive a restart.
-    pub state: PathBuf,
-    /// Where the status page is served, and to whom.
-    pub status: Option<(SocketAddr, Exposure)>,
     /// How the flows fare is logged this often.
     pub report: Duration,
-    /// What is logged.
-    pub log: String,
 }
 
 const REPORT: Duration = Duration::from_secs(60);
+
+impl Gateway {
+    /// Whether `aquila air` and `aquila ground` are to carry it on their link: something is, and there is no radio for it.
+    pub fn goes_by_link(&self) -> bool {
+        let something =
+            self.forwards.is_some() || self.intercepts.is_some() || self.tun.is_some() || self.allow.is_some();
+        something && self.radio.is_none()
+    }
+
+    pub fn carried(self) -> Carried {
+        let defaults = GatewayConfig::default();
+        let allow = self.allow.map(|list| list.into_iter().map(|Text(one)| one).collect());
+        Carried {
+            forwards: self.forwards.into_iter().flatten().map(|Text(one)| one).collect(),
+            intercepts: self.intercepts.into_iter().flatten().map(|Text(one)| one).collect(),
+            tun: self.tun.map(|Text(tun)| tun),
+            rules: self.rules.into_iter().flatten().map(|Text(one)| one).collect(),
+            allow: allow.unwrap_or_else(Allow::loopback),
+            limits: GatewayConfig {
+                max_flows: self.max_flows.map_or(defaults.max_flows, Count::get),
+                flow_custody: self.flow_custody.map_or(defaults.flow_custody, Bytes::get),
+                total_custody: self.custody.map_or(defaults.total_custody, Bytes::get),
+                udp_idle: self.udp_idle.map_or(defaults.udp_idle, Time::get),
+            },
+            report: self.report.map_or(REPORT, Time::get),
+        }
+    }
+}
 
 impl GatewaySettings {
     /// What `file` means for a gateway.
@@ -88,30 +123,16 @@ impl GatewaySettings {
         if EnvFilter::try_new(&log).is_err() {
             return Err(Invalid::Log(log));
         }
-        let texts = |list: Option<Vec<Text<Forward>>>| list.into_iter().flatten().map(|Text(one)| one).collect();
         let Text(peer) = file.identity.peer.ok_or(Invalid::NoPeer)?;
-        let Text(radio) = gateway.radio.ok_or(Invalid::NoGatewayRadio)?;
-        let defaults = GatewayConfig::default();
-        let allow = gateway.allow.map(|list| list.into_iter().map(|Text(one)| one).collect());
+        let Text(radio) = gateway.radio.clone().ok_or(Invalid::NoGatewayRadio)?;
         Ok(Self {
             side: gateway.side.ok_or(Invalid::NoGatewaySide)?,
             key: file.identity.key.map_or_else(|| key_file(state.clone()), Ok)?,
             peer,
             radio,
-            forwards: texts(gateway.forwards),
-            intercepts: gateway.intercepts.into_iter().flatten().map(|Text(one)| one).collect(),
-            tun: gateway.tun.map(|Text(tun)| tun),
-            rules: gateway.rules.into_iter().flatten().map(|Text(one)| one).collect(),
-            allow: allow.unwrap_or_else(Allow::loopback),
-            limits: GatewayConfig {
-                max_flows: gateway.max_flows.map_or(defaults.max_flows, Count::get),
-                flow_custody: gateway.flow_custody.map_or(defaults.flow_custody, Bytes::get),
-                total_custody: gateway.custody.map_or(defaults.total_custody, Bytes::get),
-                udp_idle: gateway.udp_idle.map_or(defaults.udp_idle, Time::get),
-            },
+            carried: gateway.carried(),
             state: state.ok_or(Invalid::NoState)?,
             status: status(file.status),
-            report: gateway.report.map_or(REPORT, Time::get),
             log,
         })
     }

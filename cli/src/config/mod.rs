@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use congestion::ControllerName;
 pub use file::File;
-pub use gateway::{GatewaySettings, GatewaySide};
+pub use gateway::{Carried, GatewaySettings, GatewaySide};
 pub use mule::{DeleteWhen, MuleProgram, MuleSettings, store_folder};
 pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
 pub use units::{Mtu, Remote, Text};

@@ -26,6 +26,7 @@ use aquila_proto::{BearerId, Class};
 use tracing_subscriber::EnvFilter;
 
 use super::file::{self, File, Replicated, Status, Treatment};
+use super::gateway::Carried;
 use super::mule::{Mule, MuleSettings};
 use super::units::{DEFAULT_PORT, Mtu, Remote, Speed, Text};
 
@@ -60,6 +61,8 @@ pub struct Settings {
     pub congestion: CongestionConfig,
     /// Files that are carried beside all else, if any are.
     pub mule: Option<MuleSettings>,
+    /// Other programs' connections that are carried beside all else, if any are.
+    pub gateway: Option<Carried>,
     /// Where the status page is served, and to whom.
     pub status: Option<(SocketAddr, Exposure)>,
     /// What is logged, as `tracing_subscriber::EnvFilter` reads it.
@@ -144,7 +147,10 @@ pub enum Invalid {
     )]
     NoPeer,
     /// A gateway without a radio.
-    #[error("[gateway] radio is missing: write radio = \"/dev/ttyUSB0:57600\" or use --radio")]
+    #[error(
+        "[gateway] radio is missing: write radio = \"/dev/ttyUSB0:57600\" or use --radio; over the link of `aquila air` and `aquila \
+         ground` these carry it themselves"
+    )]
     NoGatewayRadio,
     /// Which end a gateway is.
     #[error(
@@ -315,6 +321,7 @@ impl Settings {
             replicated: replicated(&file.replication),
             congestion: file.congestion.resolve(),
             mule,
+            gateway: file.gateway.goes_by_link().then(|| file.gateway.carried()),
             status: status(file.status),
             log,
         })

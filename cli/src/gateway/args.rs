@@ -11,6 +11,31 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use crate::config::{File, GatewaySide, Text};
 
+/// What a gateway carries. Each overrides the configuration file's key that is named with it.
+#[derive(Debug, Args, Default)]
+pub struct CarriedArgs {
+    /// Listen here, and carry what comes to a target at the far side: PROTOCOL/[ADDRESS:]PORT:TARGET:PORT[=MODE]; may be given
+    /// several times [gateway.forwards]
+    #[arg(long, value_name = "FORWARD", help_heading = "TCP and UDP")]
+    pub forward: Vec<Forward>,
+    /// Take connections to these addresses where applications open them, and pass them through to the far side, acknowledgements
+    /// included (mode reliable): tcp/ADDRESS[/BITS]:PORTS[>ADDRESS]; may be given several times; needs CAP_NET_ADMIN
+    /// [gateway.intercepts]
+    #[arg(long, value_name = "INTERCEPT", help_heading = "TCP and UDP")]
+    pub intercept: Vec<InterceptSpec>,
+    /// TUN device for connections that are passed through: NAME[,ADDRESS/BITS]...; the side that has the targets needs it, the
+    /// other has aquila0 by itself; needs CAP_NET_ADMIN [gateway.tun]
+    #[arg(long, value_name = "TUN", help_heading = "TCP and UDP")]
+    pub tun: Option<TunSpec>,
+    /// Mode of a target's ports, for forwards without one: PROTOCOL/PORTS=MODE; the first that fits counts [gateway.rules]
+    #[arg(long, value_name = "RULE", help_heading = "TCP and UDP")]
+    pub rule: Vec<Rule>,
+    /// What the far side may reach from here: PROTOCOL/ADDRESS[/BITS]:PORTS; without any, this machine's own loopback and
+    /// nothing else; with one, nothing but what is allowed [gateway.allow]
+    #[arg(long, value_name = "ALLOW", help_heading = "TCP and UDP")]
+    pub allow: Vec<Allow>,
+}
+
 /// Options of `gateway`. Each overrides the configuration file's key that is named with it.
 #[derive(Debug, Args, Default)]
 #[command(after_long_help = HELP)]
@@ -36,26 +61,8 @@ pub struct GatewayArgs {
     /// [gateway.radio]
     #[arg(long, value_name = "RADIO", help_heading = "Carrying")]
     pub radio: Option<RadioSpec>,
-    /// Listen here, and carry what comes to a target at the far side: PROTOCOL/[ADDRESS:]PORT:TARGET:PORT[=MODE]; may be given
-    /// several times [gateway.forwards]
-    #[arg(long, value_name = "FORWARD", help_heading = "Carrying")]
-    pub forward: Vec<Forward>,
-    /// Take connections to these addresses where applications open them, and pass them through to the far side, acknowledgements
-    /// included (mode reliable): tcp/ADDRESS[/BITS]:PORTS[>ADDRESS]; may be given several times; needs CAP_NET_ADMIN
-    /// [gateway.intercepts]
-    #[arg(long, value_name = "INTERCEPT", help_heading = "Carrying")]
-    pub intercept: Vec<InterceptSpec>,
-    /// TUN device for connections that are passed through: NAME[,ADDRESS/BITS]...; the side that has the targets needs it, the
-    /// other has aquila0 by itself; needs CAP_NET_ADMIN [gateway.tun]
-    #[arg(long, value_name = "TUN", help_heading = "Carrying")]
-    pub tun: Option<TunSpec>,
-    /// Mode of a target's ports, for forwards without one: PROTOCOL/PORTS=MODE; the first that fits counts [gateway.rules]
-    #[arg(long, value_name = "RULE", help_heading = "Carrying")]
-    pub rule: Vec<Rule>,
-    /// What the far side may reach from here: PROTOCOL/ADDRESS[/BITS]:PORTS; without any, this machine's own loopback and
-    /// nothing else; with one, nothing but what is allowed [gateway.allow]
-    #[arg(long, value_name = "ALLOW", help_heading = "Carrying")]
-    pub allow: Vec<Allow>,
+    #[command(flatten)]
+    pub carried: CarriedArgs,
 
     /// Serve how each connection fares here, as text, JSON and Prometheus metrics, for example at 127.0.0.1:9420 [status.listen]
     #[arg(long, value_name = "ADDRESS", help_heading = "Watching")]
@@ -63,6 +70,30 @@ pub struct GatewayArgs {
     /// What to log: error, warn, info, debug, trace, or a filter [log.level]
     #[arg(long, value_name = "LEVEL", help_heading = "Watching")]
     pub log: Option<String>,
+}
+
+impl CarriedArgs {
+    /// Whether nothing was given.
+    pub fn is_empty(&self) -> bool {
+        let Self { forward, intercept, tun, rule, allow } = self;
+        forward.is_empty() && intercept.is_empty() && tun.is_none() && rule.is_empty() && allow.is_empty()
+    }
+
+    /// Puts what was given in place of what the file has.
+    pub fn override_file(self, file: &mut File) {
+        fn list<T>(key: &mut Option<Vec<Text<T>>>, given: Vec<T>) {
+            if !given.is_empty() {
+                *key = Some(given.into_iter().map(Text).collect());
+            }
+        }
+        list(&mut file.gateway.forwards, self.forward);
+        list(&mut file.gateway.intercepts, self.intercept);
+        list(&mut file.gateway.rules, self.rule);
+        list(&mut file.gateway.allow, self.allow);
+        if let Some(tun) = self.tun {
+            file.gateway.tun = Some(Text(tun));
+        }
+    }
 }
 
 impl GatewayArgs {
@@ -73,21 +104,12 @@ impl GatewayArgs {
                 *key = given;
             }
         }
-        fn list<T>(key: &mut Option<Vec<Text<T>>>, given: Vec<T>) {
-            if !given.is_empty() {
-                *key = Some(given.into_iter().map(Text).collect());
-            }
-        }
         set(&mut file.identity.key, self.key);
         set(&mut file.identity.peer, self.peer.map(Text));
         set(&mut file.link.state, self.state);
         set(&mut file.gateway.side, self.side);
         set(&mut file.gateway.radio, self.radio.map(Text));
-        list(&mut file.gateway.forwards, self.forward);
-        list(&mut file.gateway.intercepts, self.intercept);
-        set(&mut file.gateway.tun, self.tun.map(Text));
-        list(&mut file.gateway.rules, self.rule);
-        list(&mut file.gateway.allow, self.allow);
+        self.carried.override_file(file);
         set(&mut file.status.listen, self.status.map(Text));
         set(&mut file.log.level, self.log);
     }

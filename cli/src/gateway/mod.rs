@@ -2,15 +2,18 @@
 
 pub mod args;
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use aquila_net::gateway::{GatewayNode, GatewaySetup};
-use aquila_proto::identity::Identity;
+use aquila_net::gateway::{GatewayNode, GatewaySetup, Way};
+use aquila_net::status::Exposure;
+use aquila_proto::identity::{Identity, PublicKey};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::{self, Environment, File, GatewaySettings, GatewaySide};
+use crate::config::{self, Carried, Environment, File, GatewaySettings, GatewaySide};
 use crate::keys;
 use crate::link::termination;
 use args::GatewayArgs;
@@ -34,7 +37,9 @@ pub fn run(settings: GatewaySettings, identity: Identity) -> anyhow::Result<()> 
         let termination = termination(true)?;
         let (fingerprint, peer) = (identity.public().fingerprint(), settings.peer.fingerprint());
         let radio = settings.radio.name();
-        let node = GatewayNode::start(setup(settings, identity)).await?;
+        let GatewaySettings { side, peer: key, radio: spec, carried, state, status, .. } = settings;
+        let setup = setup(carried, Arc::new(identity), key, side == GatewaySide::Air, state, status);
+        let node = GatewayNode::start(setup, Way::Radio(spec)).await?;
         let listening: Vec<String> = node.local_addrs().iter().map(ToString::to_string).collect();
         let listening = listening.join(" ");
         tracing::info!(version = env!("CARGO_PKG_VERSION"), fingerprint, peer, radio, listening, "gateway started");
@@ -45,7 +50,7 @@ pub fn run(settings: GatewaySettings, identity: Identity) -> anyhow::Result<()> 
 }
 
 /// Something at each SIGUSR1.
-fn asked() -> anyhow::Result<mpsc::Receiver<()>> {
+pub fn asked() -> anyhow::Result<mpsc::Receiver<()>> {
     let mut usr1 = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
     let (ask, asked) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -58,20 +63,29 @@ fn asked() -> anyhow::Result<mpsc::Receiver<()>> {
     Ok(asked)
 }
 
-fn setup(settings: GatewaySettings, identity: Identity) -> GatewaySetup {
+/// What a gateway is made of; `initiates`: we begin the handshake, the aircraft.
+pub fn setup(
+    carried: Carried,
+    identity: Arc<Identity>,
+    peer: PublicKey,
+    initiates: bool,
+    state_dir: PathBuf,
+    status: Option<(SocketAddr, Exposure)>,
+) -> GatewaySetup {
+    let Carried { forwards, intercepts, tun, rules, allow, limits, report } = carried;
+    let report = Some(report);
     GatewaySetup {
-        identity: Arc::new(identity),
-        peer: settings.peer,
-        initiates: settings.side == GatewaySide::Air,
-        radio: settings.radio,
-        forwards: settings.forwards,
-        intercepts: settings.intercepts,
-        tun: settings.tun,
-        rules: settings.rules,
-        allow: settings.allow,
-        limits: settings.limits,
-        state_dir: settings.state,
-        status: settings.status,
-        report: Some(settings.report),
+        identity,
+        peer,
+        initiates,
+        forwards,
+        intercepts,
+        tun,
+        rules,
+        allow,
+        limits,
+        state_dir,
+        status,
+        report,
     }
 }

@@ -3,7 +3,9 @@
 mod files;
 mod former;
 mod intercept;
+mod line;
 mod outq;
+mod passage;
 mod rules;
 mod setup;
 mod status;
@@ -17,8 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use aquila_proto::BearerId;
-use aquila_proto::aerotp::{SecurityConfig, TransferMode};
+use aquila_proto::aerotp::{RadioConfig, SecurityConfig, TransferMode};
 use aquila_proto::gateway::{
     Action, Client, Ending, FlowId, Gateway, Intercept, Reason, Target, TcpMode, TunConfig, is_within,
 };
@@ -33,15 +34,17 @@ use tokio::time::MissedTickBehavior;
 
 pub use files::{Files, SYNC_EVERY};
 pub use intercept::{InterceptSpec, TunSpec};
+pub use passage::{GatewayEnd, SessionEnd, passage};
 pub use rules::{Allow, Forward, ParseRuleError, Protocol, Rule, Treatment};
-pub use setup::{GatewayError, GatewaySetup};
+pub use setup::{GatewayError, GatewaySetup, Way};
 pub use status::{GatewayFlow, GatewayRadio, GatewaySnapshot, GatewayTun};
 pub use tun::TunError;
 
-use crate::radio::{LineInput, LineNews, LineSpec, RadioLine};
+use crate::radio::{LineInput, LineNews, LineSpec, RadioSpec};
 use crate::status::StatusServer;
 use crate::store::{self, Store};
 use former::Formers;
+use line::Line;
 use tcp::{App, TcpEvent};
 use tun::Tun;
 use udp::{UdpEvent, UdpSockets};
@@ -51,7 +54,7 @@ use udp::{UdpEvent, UdpSockets};
 pub struct GatewayNode {
     setup: GatewaySetup,
     gateway: Gateway<Files>,
-    line: RadioLine,
+    line: Line,
     from_line: mpsc::Receiver<LineNews>,
     apps: BTreeMap<FlowId, App>,
     dials: BTreeMap<FlowId, Dial>,
@@ -93,6 +96,8 @@ enum Event {
 const PUBLISH: Duration = Duration::from_millis(250);
 /// Packets of the TUN device that are taken before anything is answered.
 const BURST: usize = 64;
+/// While the line takes nothing, times are looked at this often at most.
+const HELD_BACK: Duration = Duration::from_millis(20);
 /// Events that wait.
 const EVENTS: usize = 256;
 /// The gateway's folder in the state folder.
@@ -103,7 +108,7 @@ impl GatewayNode {
     ///
     /// # Errors
     /// If an address or the folder cannot be used.
-    pub async fn start(setup: GatewaySetup) -> Result<Self, GatewayError> {
+    pub async fn start(setup: GatewaySetup, way: Way) -> Result<Self, GatewayError> {
         let now = Instant::now();
         let root = setup.state_dir.join(FOLDER);
         let failed = |error| GatewayError::State(root.clone(), error);
@@ -123,7 +128,11 @@ impl GatewayNode {
             accepted: std::fs::read_to_string(&accepted).ok().and_then(|text| text.trim().parse().ok()),
         };
         let random = SeededBytes::new(&seed, "gateway");
-        let mut gateway = Gateway::new(now, setup.limits, &setup.radio.config(life), security, random, files)?;
+        let radio = match &way {
+            Way::Radio(spec) => spec.config(life),
+            Way::Session(_) => RadioConfig { life, ..RadioConfig::parcels() },
+        };
+        let mut gateway = Gateway::new(now, setup.limits, &radio, security, random, files)?;
         let kept = gateway.stats(now).custody;
         if kept.0 > 0 {
             tracing::info!(bytes = kept.0, "in custody since before this start");
@@ -131,16 +140,15 @@ impl GatewayNode {
         let (to_events, events) = mpsc::channel(EVENTS);
         let (to_tcp_events, tcp_events) = mpsc::channel(EVENTS);
         let (to_udp_events, udp_events) = mpsc::channel(EVENTS);
-        let (line_news, from_line) = mpsc::channel(EVENTS);
         let (published, snapshots) = watch::channel(GatewaySnapshot::default());
         let status = setup.status.map(|(address, exposure)| StatusServer::spawn(address, exposure, snapshots));
         let (to_packets, packets) = mpsc::channel(EVENTS);
         let (formers, former) = Formers::open(&dir.join("passed-through"));
-        let tun = open_tun(&setup, to_packets).await?.map(|(tun, config)| {
+        let tun = open_tun(&setup, &way, to_packets).await?.map(|(tun, config)| {
             gateway.set_tun(config, former);
             tun
         });
-        let line = RadioLine::spawn(BearerId::FIRST, setup.radio.line.clone(), line_news);
+        let (line, from_line) = Line::open(way);
         let mut node = Self {
             gateway,
             line,
@@ -216,7 +224,8 @@ impl GatewayNode {
                 Some(event) = self.udp_events.recv() => self.on_udp(event),
                 Some(packet) = self.packets.recv() => self.on_packets(packet),
                 Some(news) = self.from_line.recv() => self.on_line(news),
-                _ = publish.tick(), if self.status.is_some() => self.publish(),
+                () = self.line.room() => {}
+                _ = publish.tick(), if self.status.is_some() || self.line.is_watched() => self.publish(),
                 Some(()) = asked.recv() => self.report(Instant::now()),
                 () = tokio::time::sleep_until(next.into()) => {}
             }
@@ -251,7 +260,7 @@ impl GatewayNode {
             self.act(now, action);
         }
         let mut packet = std::mem::take(&mut self.packet);
-        while self.gateway.poll_transmit(now, &mut packet) {
+        while self.line.has_room() && self.gateway.poll_transmit(now, &mut packet) {
             self.line.send(&packet);
         }
         self.packet = packet;
@@ -263,6 +272,10 @@ impl GatewayNode {
         }
         self.formers.keep(self.gateway.formers());
         self.deadline = self.gateway.poll_timeout(now).unwrap_or(now + Duration::from_secs(3600));
+        if !self.line.has_room() {
+            // What is due cannot leave: there is no hurry.
+            self.deadline = self.deadline.max(now + HELD_BACK);
+        }
     }
 
     /// A handshake that was taken must not be taken again after a restart: that is stored before anything is made of it.
@@ -413,7 +426,7 @@ impl GatewayNode {
         let now = Instant::now();
         match news.what {
             LineInput::Opened => {
-                tracing::info!("radio's line open");
+                tracing::info!(way = self.line.name(), "the way to the far gateway is open");
                 self.gateway.begin(now);
             }
             LineInput::Bytes(bytes) => self.gateway.handle_bytes(now, &bytes),
@@ -448,11 +461,13 @@ impl GatewayNode {
         let beside = status::Beside {
             started: self.started,
             peer: &self.setup.peer.fingerprint(),
-            radio: &self.setup.radio.name(),
-            refused: self.line.refused,
+            radio: self.line.name(),
+            refused: self.line.refused(),
             not_written: self.tun.as_ref().map(|tun| tun.refused),
         };
-        self.published.send_replace(GatewaySnapshot::take(Instant::now(), &self.gateway, &beside));
+        let snapshot = GatewaySnapshot::take(Instant::now(), &self.gateway, &beside);
+        self.line.publish(&snapshot);
+        self.published.send_replace(snapshot);
     }
 
     fn report(&self, now: Instant) {
@@ -466,7 +481,7 @@ impl GatewayNode {
             silent = ?stats.silent,
             segments_out = stats.radio.segments_out,
             sent_again = stats.radio.sent_again,
-            refused = self.line.refused,
+            refused = self.line.refused(),
             "gateway"
         );
         if let Some(tun) = &self.tun {
@@ -510,6 +525,7 @@ impl Drop for GatewayNode {
 /// The device, if it is wanted.
 async fn open_tun(
     setup: &GatewaySetup,
+    way: &Way,
     packets: mpsc::Sender<Vec<u8>>,
 ) -> Result<Option<(Tun, TunConfig)>, GatewayError> {
     let spec = match &setup.tun {
@@ -517,7 +533,7 @@ async fn open_tun(
         None if setup.intercepts.is_empty() => return Ok(None),
         None => TunSpec::default(),
     };
-    if let LineSpec::Udp { remote, .. } = setup.radio.line {
+    if let Way::Radio(RadioSpec { line: LineSpec::Udp { remote, .. }, .. }) = *way {
         let takes = |one: &&InterceptSpec| is_within(one.0.network, one.0.bits, remote.ip());
         if let Some(one) = setup.intercepts.iter().find(takes) {
             return Err(GatewayError::Circle(one.clone(), remote));

@@ -11,10 +11,20 @@ use aquila_proto::gateway::GatewayConfig;
 use aquila_proto::identity::{Identity, PublicKey};
 
 use super::intercept::{InterceptSpec, TunSpec};
+use super::passage::GatewayEnd;
 use super::rules::{Allow, Forward, Rule};
 use super::tun::TunError;
 use crate::radio::RadioSpec;
 use crate::status::{Exposure, StatusError};
+
+/// What is between two gateways.
+#[derive(Debug)]
+pub enum Way {
+    /// A radio that is theirs alone.
+    Radio(RadioSpec),
+    /// A session, beside all else that it carries.
+    Session(GatewayEnd),
+}
 
 /// What a gateway is made of.
 #[derive(Debug, Clone)]
@@ -25,8 +35,6 @@ pub struct GatewaySetup {
     pub peer: PublicKey,
     /// We begin the handshake. One of the two sides does.
     pub initiates: bool,
-    /// The radio between the two.
-    pub radio: RadioSpec,
     /// What is carried to the far side.
     pub forwards: Vec<Forward>,
     /// Connections that are taken where applications open them, and passed through to the far side.

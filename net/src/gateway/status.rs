@@ -183,7 +183,8 @@ impl Shown for GatewaySnapshot {
     fn summary(&self) -> String {
         let mut out = String::with_capacity(1024);
         // Writing to a string cannot fail.
-        let _ = write_summary(&mut out, self);
+        let _ = writeln!(out, "aquila gateway {}, up {:.0} s, peer {}", self.version, self.uptime_s, self.peer);
+        let _ = self.put_summary(&mut out);
         out
     }
 
@@ -192,6 +193,15 @@ impl Shown for GatewaySnapshot {
         let info = [("version", self.version.as_str()), ("side", "gateway"), ("peer", &self.peer)];
         page.describe("aquila_info", "Always 1; the labels say what runs here and with whom.");
         page.sample("aquila_info", &info, 1.0);
+        page.table(&ALONE, &[(vec![], self)]);
+        self.put_metrics(&mut page);
+        page.into_text()
+    }
+}
+
+impl GatewaySnapshot {
+    /// What is shown on a page of the gateway's own and on that of the link that it goes through.
+    pub(crate) fn put_metrics(&self, page: &mut Page) {
         page.table(&WHOLE, &[(vec![], self)]);
         if let Some(tun) = &self.tun {
             page.table(&TUN, &[(vec![], tun)]);
@@ -204,20 +214,65 @@ impl Shown for GatewaySnapshot {
                 page.sample("aquila_gateway_flows", &[("mode", mode), ("state", state)], flows as f64);
             }
         }
-        page.into_text()
+    }
+
+    /// The same to read.
+    pub(crate) fn put_summary(&self, out: &mut String) -> std::fmt::Result {
+        let radio = &self.radio;
+        let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
+        writeln!(
+            out,
+            "gateway by {}: last word {} ago, round trip {}, {} segments and {} bytes out, {} sent again; {} in, {} damaged, {} of \
+             them put together",
+            radio.name,
+            ms(radio.silence_ms),
+            ms(radio.rtt_ms),
+            radio.segments_out,
+            radio.bytes_out,
+            radio.sent_again,
+            radio.segments_in,
+            radio.damaged,
+            radio.combined,
+        )?;
+        writeln!(
+            out,
+            "custody {} bytes; {} flows ended, {} bytes confirmed and not known to be delivered; {} UDP clients",
+            self.custody_bytes, self.flows_ended, self.undelivered_bytes, self.udp
+        )?;
+        for flow in &self.flows {
+            writeln!(
+                out,
+                "flow {} opened {} to {}, {}: {}, {:.0} s; sent {}, acknowledged {}, custody {}; received {}, taken {}, skipped {}",
+                flow.flow,
+                flow.opened,
+                flow.target,
+                flow.mode,
+                flow.state,
+                flow.age_s,
+                flow.sent_bytes,
+                flow.acknowledged_bytes,
+                flow.custody_bytes,
+                flow.received_bytes,
+                flow.taken_bytes,
+                flow.skipped_bytes,
+            )?;
+        }
+        Ok(())
     }
 }
 
 const MODES: [&str; 3] = ["reliable", "near-reliable", "quasi-reliable"];
 const STATES: [&str; 5] = ["opening", "open", "closing", "disconnected", "delivering"];
 
+const ALONE: [Column<GatewaySnapshot>; 1] =
+    [("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s))];
+
 /// No metric of one flow: each would begin a series that nobody ends. Those are in the JSON.
-const WHOLE: [Column<GatewaySnapshot>; 17] = [
-    ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
+const WHOLE: [Column<GatewaySnapshot>; 16] = [
     ("aquila_gateway_last_word_age_seconds", "Age of the last word from the other gateway.", |s| {
         seconds(s.radio.silence_ms)
     }),
-    ("aquila_gateway_rtt_seconds", "Round-trip time of the radio, smoothed.", |s| seconds(s.radio.rtt_ms)),
+    ("aquila_gateway_rtt_seconds", "Round-trip time between the gateways, smoothed.", |s| seconds(s.radio.rtt_ms)),
     ("aquila_gateway_segments_out_total", "Segments sent.", |s| count(s.radio.segments_out)),
     ("aquila_gateway_bytes_out_total", "Bytes of them, with their framing.", |s| count(s.radio.bytes_out)),
     ("aquila_gateway_sent_again_total", "Segments sent again.", |s| count(s.radio.sent_again)),
@@ -250,50 +305,6 @@ const TUN: [Column<GatewayTun>; 6] = [
     ("aquila_gateway_tun_malformed_total", "Packets that made no sense, dropped.", |t| count(t.malformed)),
     ("aquila_gateway_tun_not_written_total", "Packets that the device did not take.", |t| count(t.not_written)),
 ];
-
-fn write_summary(out: &mut String, snapshot: &GatewaySnapshot) -> std::fmt::Result {
-    let radio = &snapshot.radio;
-    let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
-    writeln!(out, "aquila gateway {}, up {:.0} s, peer {}", snapshot.version, snapshot.uptime_s, snapshot.peer)?;
-    writeln!(
-        out,
-        "radio {}: last word {} ago, round trip {}, {} segments and {} bytes out, {} sent again; {} in, {} damaged, {} of them put \
-         together",
-        radio.name,
-        ms(radio.silence_ms),
-        ms(radio.rtt_ms),
-        radio.segments_out,
-        radio.bytes_out,
-        radio.sent_again,
-        radio.segments_in,
-        radio.damaged,
-        radio.combined,
-    )?;
-    writeln!(
-        out,
-        "custody {} bytes; {} flows ended, {} bytes confirmed and not known to be delivered; {} UDP clients",
-        snapshot.custody_bytes, snapshot.flows_ended, snapshot.undelivered_bytes, snapshot.udp
-    )?;
-    for flow in &snapshot.flows {
-        writeln!(
-            out,
-            "flow {} opened {} to {}, {}: {}, {:.0} s; sent {}, acknowledged {}, custody {}; received {}, taken {}, skipped {}",
-            flow.flow,
-            flow.opened,
-            flow.target,
-            flow.mode,
-            flow.state,
-            flow.age_s,
-            flow.sent_bytes,
-            flow.acknowledged_bytes,
-            flow.custody_bytes,
-            flow.received_bytes,
-            flow.taken_bytes,
-            flow.skipped_bytes,
-        )?;
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests {

@@ -38,6 +38,7 @@ impl Node {
                     dialler.on_up();
                 }
                 self.files.iter_mut().for_each(|files| files.on_state(now, state));
+                self.gateway.iter_mut().for_each(|gateway| gateway.on_state(state));
                 self.tell(NodeEvent::State(state, silence));
             }
             Event::BearerState { bearer, state, silence } => {
@@ -103,11 +104,11 @@ impl Node {
             Event::Unknown { from, reason, count } => {
                 tracing::warn!(%from, reason, count, "unknown peer not answered (reported once a minute)");
             }
-            Event::Parcel { port, bytes } => {
-                if let Some(files) = self.files.as_mut().filter(|_| port == ParcelPort::FILES) {
-                    files.on_parcel(now, bytes);
-                }
-            }
+            Event::Parcel { port, bytes } => match (port, &mut self.files, &self.gateway) {
+                (ParcelPort::FILES, Some(files), _) => files.on_parcel(now, bytes),
+                (ParcelPort::GATEWAY, _, Some(gateway)) => gateway.on_parcel(&bytes),
+                _ => {}
+            },
             Event::ParcelFate(fate) => {
                 if let Some(files) = self.files.as_mut().filter(|_| fate.port == ParcelPort::FILES) {
                     files.on_fate(now, fate);

@@ -65,6 +65,9 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
     page.table(&ENDPOINTS, &endpoints.collect::<Vec<_>>());
     page.describe("aquila_mavlink_unrouted_total", "Frames that went nowhere, by reason.");
     page.by_reason("aquila_mavlink_unrouted_total", &[], &snapshot.mavlink.dropped);
+    if let Some(gateway) = &snapshot.gateway {
+        gateway.put_metrics(&mut page);
+    }
     page.into_text()
 }
 

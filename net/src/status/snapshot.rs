@@ -10,6 +10,8 @@ use aquila_proto::quantiles::Summary;
 use aquila_proto::{Bitrate, ByteCount, Class};
 use serde::{Deserialize, Serialize};
 
+use crate::gateway::GatewaySnapshot;
+
 /// What one side of the link knows and does.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StatusSnapshot {
@@ -36,6 +38,9 @@ pub struct StatusSnapshot {
     pub mavlink: MavlinkStatus,
     /// What was refused.
     pub security: SecurityStatus,
+    /// The gateway that goes through this link, if there is one.
+    #[serde(default)]
+    pub gateway: Option<GatewaySnapshot>,
 }
 
 /// The other side.

@@ -145,7 +145,8 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
         out,
         "refused: {} replays, {} handshakes, {} of unknown peers, {} malformed",
         security.replayed, security.handshakes_refused, security.unknown_peers, security.malformed,
-    )
+    )?;
+    snapshot.gateway.as_ref().map_or(Ok(()), |gateway| gateway.put_summary(out))
 }
 
 const COLUMNS: &str = concat!(

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::*;
+use crate::gateway::{GatewayFlow, GatewaySnapshot};
 
 /// A snapshot in which everything has a value.
 fn full() -> StatusSnapshot {
@@ -63,6 +64,11 @@ fn full() -> StatusSnapshot {
             dropped: count("no_route", 3),
         },
         security: SecurityStatus { replayed: 1, handshakes_refused: 2, unknown_peers: 3, malformed: 4 },
+        gateway: Some(GatewaySnapshot {
+            flows: vec![GatewayFlow { target: "127.0.0.1:22".to_owned(), ..GatewayFlow::default() }],
+            custody_bytes: 77,
+            ..GatewaySnapshot::default()
+        }),
     }
 }
 
@@ -106,6 +112,7 @@ async fn other_pages_and_methods() {
     let (header, body) = get(address, "/?x=1").await;
     assert!(header.contains("text/plain") && body.contains("round trip 62 ms, loss 25.0 %"), "{body}");
     assert!(body.contains(" 192.0.2.1:49152 to 198.51.100.1:9400: up"), "{body}");
+    assert!(body.contains("custody 77 bytes") && body.contains("to 127.0.0.1:22"), "{body}");
     assert!(get(address, "/favicon.ico").await.0.starts_with("HTTP/1.1 404"));
     let (header, body) = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").await;
     assert!(header.contains("200 OK") && !header.contains("Content-Length: 0") && body.is_empty());
@@ -173,6 +180,7 @@ fn metrics_are_well_formed_and_said_once() {
     assert!(page.contains(r#"aquila_class_latency_seconds{class="control",quantile="0.99"} 0.0035"#));
     assert!(page.contains(r#"aquila_class_dropped_total{class="bulk",reason="full"} 4"#));
     assert!(page.contains("aquila_replayed_total 1\n"));
+    assert!(page.contains("aquila_gateway_custody_bytes 77\n"));
     assert!(!page.contains("192.0.2.1") && !page.contains("198.51.100.1"), "a series for each socket: {page}");
     assert!(page.contains("aquila_mavlink_up{endpoint=\"udpout:127.0.0.1:14550\"} 1\n"));
 }

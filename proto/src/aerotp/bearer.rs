@@ -14,8 +14,12 @@ use super::quality::Quality;
 use super::transceiver::Transceiver;
 use super::{Closed, ConnectionConfig, ConnectionId, Port, SecurityConfig, SecurityError, TransferMode};
 use crate::mavlink::RadioStatus;
+use crate::sched::parcels::LEAST_ROOM;
 use crate::seeded::SeededBytes;
 use crate::{Bitrate, ByteCount, Class};
+
+/// A segment that has to be sealed anew while a handshake is under way may be so much longer, see [`super::EndpointConfig::max_segment`].
+const SEALED_ANEW: usize = 60;
 
 /// How segments are told apart on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +70,10 @@ pub struct RadioConfig {
     pub max_segment: usize,
     /// Segments that may overtake another before it counts as lost.
     pub reordering: u64,
+    /// How long a gap may close by itself before the other side is asked to fill it.
+    pub patience: Duration,
+    /// Round trip until it has been measured.
+    pub assumed_rtt: Duration,
     /// Strength of the code.
     pub protection: Protection,
     /// Whether damaged copies are put together.
@@ -86,6 +94,8 @@ impl RadioConfig {
             framing: Framing::Serial(rate.time_for(INTERRUPTED).clamp(Deframer::MIN_GAP, Duration::from_secs(2))),
             max_segment: bytes.clamp(LEAST_SEGMENT, 1400),
             reordering: 1,
+            patience: Duration::ZERO,
+            assumed_rtt: Duration::from_millis(20) + rate.time_for(ByteCount(400)).min(Duration::from_secs(2)),
             protection: Protection::default(),
             combine: true,
             modes: Modes::default(),
@@ -97,6 +107,21 @@ impl RadioConfig {
     pub fn packets(rate: Bitrate) -> Self {
         let framing = Framing::Packets(ByteCount(28));
         Self { framing, turn_around: None, reordering: 3, max_segment: 1400, ..Self::serial(rate) }
+    }
+
+    /// No radio but a session's parcels ([`crate::sched::parcels`]): the session says when one may leave, on any of its bearers, and
+    /// what arrives is whole. Bearers differ in how long they take by 60 ms, or what was overtaken is sent twice.
+    pub fn parcels() -> Self {
+        Self {
+            framing: Framing::Packets(ByteCount(0)),
+            reordering: 64,
+            patience: Duration::from_millis(60),
+            assumed_rtt: Duration::from_millis(500),
+            max_segment: LEAST_ROOM - SEALED_ANEW,
+            protection: Protection::Off,
+            combine: false,
+            ..Self::packets(Bitrate(1_000_000_000))
+        }
     }
 }
 

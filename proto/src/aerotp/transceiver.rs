@@ -45,7 +45,8 @@ impl Transceiver {
             reordering: config.reordering,
             protection: config.protection,
             combine: config.combine,
-            assumed_rtt: Duration::from_millis(20) + config.rate.time_for(ByteCount(400)).min(Duration::from_secs(2)),
+            patience: config.patience,
+            assumed_rtt: config.assumed_rtt,
             max_connections,
             ..EndpointConfig::new(security, line, max_segment)
         };

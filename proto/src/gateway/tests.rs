@@ -105,9 +105,38 @@ struct World {
     chunk: usize,
     /// The far application answers with what it got.
     reply: Vec<u8>,
+    session: Option<TestSession>,
+}
+
+/// A session of two bearers, which says when a segment may leave, and sends it on one of them.
+struct TestSession {
+    others: [Path<Vec<u8>>; 2],
+    free: [Instant; 2],
+    sent: [u64; 2],
+}
+
+impl TestSession {
+    /// The same over which bearer, at 4 Mbit/s.
+    fn leave(&mut self, now: Instant, end: usize, len: usize) -> bool {
+        self.sent[end] += 1;
+        self.free[end] = self.free[end].max(now) + Bitrate::mbps(4).time_for(ByteCount::from(len));
+        self.sent[end].is_multiple_of(2)
+    }
 }
 
 pub(super) fn gateway(end: usize, life: u64, config: GatewayConfig, disk: &Memory, now: Instant) -> Gateway<Memory> {
+    let radio = RadioConfig { protection: Protection::Off, ..RadioConfig::packets(Bitrate::mbps(5)) };
+    gateway_over(&radio, end, life, config, disk, now)
+}
+
+fn gateway_over(
+    radio: &RadioConfig,
+    end: usize,
+    life: u64,
+    config: GatewayConfig,
+    disk: &Memory,
+    now: Instant,
+) -> Gateway<Memory> {
     let identity = |n: u8| Arc::new(Identity::from_seed([n; 32]));
     let (own, peer) = if end == 0 { (1, 2) } else { (2, 1) };
     let security = SecurityConfig {
@@ -117,9 +146,8 @@ pub(super) fn gateway(end: usize, life: u64, config: GatewayConfig, disk: &Memor
         life,
         accepted: None,
     };
-    let radio = RadioConfig { protection: Protection::Off, ..RadioConfig::packets(Bitrate::mbps(5)) };
     let random = SeededBytes::new(&[life as u8 * 2 + end as u8; 32], "gateway");
-    let mut gateway = Gateway::new(now, config, &radio, security, random, disk.clone()).unwrap();
+    let mut gateway = Gateway::new(now, config, radio, security, random, disk.clone()).unwrap();
     gateway.begin(now);
     gateway
 }
@@ -152,7 +180,20 @@ impl World {
             dials: Ok(()),
             chunk: 5000,
             reply: Vec::new(),
+            session: None,
         }
+    }
+
+    /// The same by parcels of a session, whose second bearer is like `other`.
+    fn by_session(path: PathConfig, other: &PathConfig, seed: u64) -> Self {
+        let mut world = Self::new(path, seed, GatewayConfig::default());
+        let now = world.now;
+        for end in 0..2 {
+            world.gateways[end] = gateway_over(&RadioConfig::parcels(), end, 1, world.config, &world.disks[end], now);
+        }
+        let others = [Path::new(other.clone(), seed + 100), Path::new(other.clone(), !seed - 100)];
+        world.session = Some(TestSession { others, free: [now; 2], sent: [0; 2] });
+        world
     }
 
     /// As kill -9 does it: what is not on disk is gone, connections to applications too.
@@ -193,12 +234,24 @@ impl World {
                     app.closed = gateway.on_app_fin(now, *id);
                 }
             }
-            while gateway.poll_transmit(now, &mut out) {
-                let _ = self.paths[end].push(now, out.len() + 28, out.clone());
+            let has_room =
+                |session: &Option<TestSession>| session.as_ref().is_none_or(|session| session.free[end] <= now);
+            while has_room(&self.session) && gateway.poll_transmit(now, &mut out) {
+                let mut path = &mut self.paths[end];
+                if let Some(session) = &mut self.session {
+                    assert!(out.len() <= crate::sched::parcels::LEAST_ROOM, "{} bytes fit no parcel", out.len());
+                    if session.leave(now, end, out.len() + 80) {
+                        path = &mut session.others[end];
+                    }
+                }
+                let _ = path.push(now, out.len() + 28, out.clone());
             }
-            while let Some(packet) = self.paths[end].pop(now) {
-                self.gateways[1 - end].handle_bytes(now, &packet);
-                busy = true;
+            let others = self.session.as_mut().map(|session| &mut session.others[end]);
+            for path in [Some(&mut self.paths[end]), others].into_iter().flatten() {
+                while let Some(packet) = path.pop(now) {
+                    self.gateways[1 - end].handle_bytes(now, &packet);
+                    busy = true;
+                }
             }
         }
         busy
@@ -239,10 +292,15 @@ impl World {
             if self.step() {
                 continue;
             }
-            let due = (0..2)
-                .filter_map(|at| self.gateways[at].poll_timeout(self.now))
-                .chain((0..2).filter_map(|at| self.paths[at].next_delivery()));
-            match due.min() {
+            let others = self.session.iter().flat_map(|session| &session.others);
+            let deliveries = self.paths.iter().chain(others).filter_map(Path::next_delivery).min();
+            let now = self.now;
+            let due = (0..2).filter_map(|at| {
+                // What cannot leave yet is not waited for.
+                let free = self.session.as_ref().map_or(now, |session| session.free[at]);
+                self.gateways[at].poll_timeout(now).map(|due| due.max(free))
+            });
+            match due.chain(deliveries).min() {
                 Some(due) if due <= end => {
                     spins = if due <= self.now { spins + 1 } else { 0 };
                     assert!(
@@ -280,6 +338,24 @@ fn a_connection_over_a_bad_radio_has_all_bytes_both_ways_and_closes() {
             assert!(world.disks[end].0.borrow().flows.is_empty());
         }
     }
+}
+
+#[test]
+fn by_a_session_of_two_bearers_all_comes_and_little_is_sent_twice() {
+    let near = PathConfig { air_loss: Loss::Independent(0.02), ..path(0.0, 0.0) };
+    let far = PathConfig { delay: 60 * MS, ..near.clone() };
+    let mut world = World::by_session(near, &far, 1);
+    world.reply = bytes(100_000);
+    let flow = world.open(0, TcpMode::NearReliable, bytes(3_000_000));
+    world.run(Duration::from_secs(12));
+    for (end, sent) in [(0, 100_000), (1, 3_000_000)] {
+        let app = &world.apps[end][&flow];
+        assert!(app.got == bytes(sent) && app.finished, "{end}: {} bytes, {:?}", app.got.len(), app.finished);
+    }
+    let stats = world.gateways[0].stats(world.now).radio;
+    let again = stats.sent_again as f64 / stats.segments_out as f64;
+    // One in fifty is lost.
+    assert!(again < 0.03, "{again:.3} of {} sent again", stats.segments_out);
 }
 
 #[test]

@@ -22,6 +22,9 @@ impl ParcelPort {
     /// Files.
     pub const FILES: Self = Self(1);
 
+    /// Parcels of one port that wait at most; more are refused.
+    pub const MAX_WAITING: usize = 64;
+
     /// The port of this number; `None` from [`ParcelPort::COUNT`] on.
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < Self::COUNT { Some(Self(number)) } else { None }
@@ -33,8 +36,8 @@ impl ParcelPort {
     }
 }
 
-/// Parcels that wait, of one port; more are refused.
-const MAX_WAITING: usize = 64;
+/// Bearers with less room in a packet, slow radios, carry no parcels; so one that is no longer than this fits any that does.
+pub const LEAST_ROOM: usize = 1_050;
 /// The owner hears that there is room again when so few wait.
 const LOW: usize = 32;
 
@@ -70,7 +73,7 @@ impl Parcels {
     /// Takes a parcel to send; `false` if as many wait as may. `token`: its fate is wanted, by this name.
     pub fn push(&mut self, port: ParcelPort, token: Option<u64>, bytes: Bytes) -> bool {
         let waiting = &mut self.ports[usize::from(port.0)];
-        if waiting.parcels.len() >= MAX_WAITING {
+        if waiting.parcels.len() >= ParcelPort::MAX_WAITING {
             waiting.hungry = true;
             return false;
         }
@@ -81,7 +84,7 @@ impl Parcels {
 
     /// How many more are taken now.
     pub fn room(&self, port: ParcelPort) -> usize {
-        MAX_WAITING - self.ports[usize::from(port.0)].parcels.len()
+        ParcelPort::MAX_WAITING - self.ports[usize::from(port.0)].parcels.len()
     }
 
     /// Whether any waits.
@@ -156,14 +159,14 @@ mod tests {
     #[test]
     fn ports_take_turns_and_who_was_refused_hears_of_room() {
         let mut parcels = Parcels::default();
-        for n in 0..MAX_WAITING as u64 {
+        for n in 0..ParcelPort::MAX_WAITING as u64 {
             assert!(parcels.push(ParcelPort::FILES, Some(n), Bytes::from_static(&[1; 100])));
         }
         assert!(!parcels.push(ParcelPort::FILES, Some(99), Bytes::new()) && parcels.room(ParcelPort::FILES) == 0);
         assert!(parcels.push(ParcelPort::GATEWAY, None, Bytes::from_static(b"g")));
         let order: Vec<u8> = (0..4).map(|_| parcels.pop(1_000).unwrap().0.number()).collect();
         assert_eq!(order, [0, 1, 1, 1]);
-        while parcels.room(ParcelPort::FILES) < MAX_WAITING - LOW - 1 {
+        while parcels.room(ParcelPort::FILES) < ParcelPort::MAX_WAITING - LOW - 1 {
             parcels.pop(1_000).unwrap();
         }
         assert_eq!(parcels.take_room(), None);

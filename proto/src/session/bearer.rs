@@ -260,7 +260,7 @@ impl Bearer {
 
     pub fn start_datagram(&self, now: Instant, flow: u64, room: usize) -> BytesMut {
         let mut datagram = BytesMut::with_capacity(DatagramHeader::MAX_LEN + room);
-        let sent_us = self.clock.us(now) as u32;
+        let sent_us = Some(self.clock.us(now) as u32);
         DatagramHeader { flow, seq: self.sent.next_seq(), sent_us }.put(&mut datagram);
         datagram
     }

@@ -8,14 +8,12 @@ use super::bearer::{Beside, PACKET_OVERHEAD};
 use super::{Event, ParcelPort, Session};
 use crate::Class;
 use crate::feedback::Kept;
+use crate::sched::parcels::LEAST_ROOM;
 use crate::wire::datagram::DatagramHeader;
 use crate::wire::flow;
 
-/// A parcel's flow id takes a byte, its sequence number and send time six.
-const HEADER: usize = 1 + 2 + 4;
-
-/// A bearer whose packets are shorter, a slow radio's, is not used for parcels.
-const LEAST_ROOM: usize = 1_050;
+/// A parcel's flow id takes a byte, its sequence number two.
+const HEADER: usize = 1 + 2;
 
 impl Session {
     /// Sends a parcel: a datagram of class Bulk, that arrives once or not at all, in any order. `false` if as many wait as may

@@ -291,7 +291,9 @@ impl Session {
             bearer.heard.heartbeat = None;
         }
         let received_us = self.inbound.received_us;
-        let delay_us = bearer.delay.on_packet(header.sent_us, received_us);
+        // Of parcels, which have none, it is not asked for.
+        let sent_us = header.sent_us.unwrap_or_default();
+        let delay_us = header.sent_us.map_or(0, |sent_us| bearer.delay.on_packet(sent_us, received_us));
         let urgent = header.flow != flow::HEARTBEAT;
         if !bearer.carrier.is_radio() {
             bearer.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
@@ -306,7 +308,7 @@ impl Session {
                 }
                 None => self.counters.malformed += 1,
             },
-            flow::HEARTBEAT => self.on_heartbeat(now, index, header, body),
+            flow::HEARTBEAT => self.on_heartbeat(now, index, sent_us, body),
             flow::TELEMETRY => {
                 self.latencies.by_class[Class::Telemetry.index()].add(now, Duration::from_micros(delay_us));
                 self.deliver_frames(Class::Telemetry, body);
@@ -320,13 +322,13 @@ impl Session {
             },
             video if (flow::VIDEO..flow::VIDEO + flow::MAX_VIDEO_FLOWS).contains(&video) => {
                 let (way, index) = (index, (video - flow::VIDEO) as usize);
-                let age = self.frame_age(now, way, header.sent_us);
+                let age = self.frame_age(now, way, sent_us);
                 let config = &self.config.reassembly;
                 let reassembler = self.video_in[index].get_or_insert_with(|| Reassembler::new(config.clone()));
                 reassembler.push(now, age, body);
-                self.restore_by_fragment(now, way, index, header.sent_us, body);
+                self.restore_by_fragment(now, way, index, sent_us, body);
             }
-            parcel if (flow::PARCELS..flow::PARCELS + ParcelPort::COUNT as u64).contains(&parcel) => {
+            parcel if flow::is_parcel(parcel) => {
                 self.count_delivered(Class::Bulk, body.len());
                 if let Some(port) = ParcelPort::new((parcel - flow::PARCELS) as u8) {
                     self.events.push_back(Event::Parcel { port, bytes: Bytes::copy_from_slice(body) });
@@ -360,7 +362,7 @@ impl Session {
         }
     }
 
-    fn on_heartbeat(&mut self, now: Instant, index: usize, header: DatagramHeader, body: &[u8]) {
+    fn on_heartbeat(&mut self, now: Instant, index: usize, sent_us: u32, body: &[u8]) {
         let Some(heartbeat) = Heartbeat::parse(body) else {
             self.counters.malformed += 1;
             return;
@@ -371,11 +373,11 @@ impl Session {
             self.bulk_out.on_window(window);
         }
         let bearer = &mut self.bearers[index];
-        bearer.heard.heartbeat = Some((header.sent_us, received_us));
+        bearer.heard.heartbeat = Some((sent_us, received_us));
         if let Some((echo_us, held_us)) = heartbeat.echo {
             let round_us = u64::from((received_us as u32).wrapping_sub(echo_us)).saturating_sub(held_us);
             let rtt = Duration::from_micros(round_us);
-            bearer.delay.on_heartbeat(header.sent_us, received_us, round_us);
+            bearer.delay.on_heartbeat(sent_us, received_us, round_us);
             if rtt < Duration::from_secs(60) {
                 bearer.heard.on_rtt(rtt);
                 bearer.controller.on_rtt(now, rtt);

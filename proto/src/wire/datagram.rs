@@ -5,15 +5,15 @@ use bytes::BufMut;
 use super::varint::{put_varint, take_varint};
 use super::{flow, take_u16, take_u32};
 
-/// Header of every datagram but feedback: flow id, transport sequence number, send time.
+/// Header of every datagram but feedback: flow id, transport sequence number, and but for parcels send time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramHeader {
     /// Flow id, see [`flow`].
     pub flow: u64,
     /// Counts all datagrams with this header, wrapping; feedback reports arrivals by it.
     pub seq: u16,
-    /// Sender's clock in microseconds, wrapping (71 minutes).
-    pub sent_us: u32,
+    /// Sender's clock in microseconds, wrapping (71 minutes). A parcel's is not sent: nobody waits for it, and many make a file.
+    pub sent_us: Option<u32>,
 }
 
 impl DatagramHeader {
@@ -24,14 +24,16 @@ impl DatagramHeader {
     pub fn put(&self, out: &mut impl BufMut) {
         flow::put(out, self.flow);
         out.put_u16(self.seq);
-        out.put_u32(self.sent_us);
+        if !flow::is_parcel(self.flow) {
+            out.put_u32(self.sent_us.unwrap_or_default());
+        }
     }
 
     /// Splits a datagram into header and body; `None` if it is too short.
     pub fn parse(mut bytes: &[u8]) -> Option<(Self, &[u8])> {
         let flow = take_varint(&mut bytes)?;
         let seq = take_u16(&mut bytes)?;
-        let sent_us = take_u32(&mut bytes)?;
+        let sent_us = if flow::is_parcel(flow) { None } else { Some(take_u32(&mut bytes)?) };
         Some((Self { flow, seq, sent_us }, bytes))
     }
 }
@@ -165,13 +167,15 @@ mod tests {
 
     #[test]
     fn header_round_trip_and_every_truncation_is_refused() {
-        let header = DatagramHeader { flow: flow::VIDEO + 3, seq: 65_535, sent_us: 0xdead_beef };
-        let mut out = Vec::new();
-        header.put(&mut out);
-        assert_eq!(out.len(), 7);
-        assert_eq!(DatagramHeader::parse(&out), Some((header, &[][..])));
-        for len in 0..out.len() {
-            assert_eq!(DatagramHeader::parse(&out[..len]), None);
+        for (flow, sent_us, expected) in [(flow::VIDEO + 3, Some(0xdead_beef), 7), (flow::PARCELS + 7, None, 3)] {
+            let header = DatagramHeader { flow, seq: 65_535, sent_us };
+            let mut out = Vec::new();
+            header.put(&mut out);
+            assert_eq!(out.len(), expected);
+            assert_eq!(DatagramHeader::parse(&out), Some((header, &[][..])));
+            for len in 0..out.len() {
+                assert_eq!(DatagramHeader::parse(&out[..len]), None);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 use bytes::BufMut;
 
 use super::varint::put_varint;
+use crate::sched::parcels::ParcelPort;
 
 /// Heartbeats.
 pub const HEARTBEAT: u64 = 0;
@@ -28,12 +29,17 @@ pub const RECEIPT: u64 = 8;
 pub const VIDEO_REPAIR: u64 = 9;
 /// Which datagrams before those of a report have arrived.
 pub const HISTORY: u64 = 10;
-/// Parcels of port `n` are `PARCELS + n`, up to [`ParcelPort::COUNT`](crate::sched::parcels::ParcelPort::COUNT).
-pub const PARCELS: u64 = 48;
+/// Parcels of port `n` are `PARCELS + n`, up to [`ParcelPort::COUNT`]. 48 to 55 were parcels that had a send time.
+pub const PARCELS: u64 = 56;
 /// Video flow `n` is `VIDEO + n`, up to [`MAX_VIDEO_FLOWS`].
 pub const VIDEO: u64 = 16;
 /// Video flows in a session.
 pub const MAX_VIDEO_FLOWS: u64 = 16;
+
+/// Whether a flow is one of parcels.
+pub fn is_parcel(flow: u64) -> bool {
+    (PARCELS..PARCELS + ParcelPort::COUNT as u64).contains(&flow)
+}
 
 /// Writes a flow id.
 pub fn put(out: &mut impl BufMut, flow: u64) {

@@ -13,7 +13,8 @@ import time
 
 from lib import places
 from lib.programs import AQUILA, Program
-from lib.rig import make_key
+from lib.probe import Probe
+from lib.rig import Rig, make_key
 from lib.runner import check, test, wait_until
 
 # So often a gateway is killed; more of them for a longer run.
@@ -108,21 +109,25 @@ class Gateways:
         return program
 
     def has_stored_end(self, side):
-        """Whether a connection's end is in custody."""
-        for log in glob.glob(self.bench.path(f"state-{side}/gateway/*/custody/*.log")):
-            try:
-                with open(log, "rb") as file:
-                    records = file.read()
-            except FileNotFoundError:
-                continue
-            while len(records) >= 17:
-                if records[0] == 3:
-                    return True
-                records = records[17 + int.from_bytes(records[9:13], "big") :]
-        return False
+        return custody_has_end(self.bench.path(f"state-{side}"))
 
     def kill(self, side):
         self.programs[side].end(signal.SIGKILL)
+
+
+def custody_has_end(state):
+    """Whether a connection's end is in custody."""
+    for log in glob.glob(f"{state}/gateway/*/custody/*.log"):
+        try:
+            with open(log, "rb") as file:
+                records = file.read()
+        except FileNotFoundError:
+            continue
+        while len(records) >= 17:
+            if records[0] == 3:
+                return True
+            records = records[17 + int.from_bytes(records[9:13], "big") :]
+    return False
 
 
 def unacknowledged(connection):
@@ -231,6 +236,109 @@ def far_killed(bench):
     check(sent.startswith(bytes(target.connections[0]["bytes"])), "other bytes than were sent")
     check(undelivered + got >= 2_000_000, f"{got} delivered, {undelivered} said not to be")
     return f"{got} of 2000000 bytes delivered, {undelivered} said not to be"
+
+
+@test("a gateway goes by the link, and commands do not wait for it", seconds=75)
+def by_link(bench):
+    """8 Mbit/s, 20 ms and one packet in fifty lost each way: a file goes up and one comes down while twenty commands a second do."""
+    target = bench.add(Target())
+    echo = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    echo.bind(("127.0.0.1", 0))
+    port, refused, udp = (places.free_port(kind) for kind in (socket.SOCK_STREAM, socket.SOCK_STREAM, socket.SOCK_DGRAM))
+    to_echo = f"127.0.0.1:{echo.getsockname()[1]}"
+    ground = ["--forward", f"tcp/{port}:localhost:{target.port}", "--forward", f"tcp/{refused}:127.0.0.1:1", "--forward", f"udp/{udp}:{to_echo}"]
+    air = ["--allow", f"tcp/127.0.0.1:{target.port}", "--allow", f"udp/{to_echo}"]
+    link = {"delay": 20, "up_rate": "8M", "down_rate": "8M", "loss": 2}
+    rig = Rig(bench, link=link, air=air, ground=ground)
+    probe = Probe.of(bench, rig, 0.05)
+    probe.wait_flowing()
+    time.sleep(8)
+    alone_until = time.monotonic()
+
+    sent = random.Random(5).randbytes(8_000_000)
+    began = time.monotonic()
+    connection = socket.create_connection(("127.0.0.1", port))
+    threading.Thread(target=send_all, args=(connection, sent), daemon=True).start()
+    wait_until("the flow to be shown", lambda: rig.ground.status()["gateway"]["flows"], 10)
+    flow = rig.ground.status()["gateway"]["flows"][0]
+    check((flow["opened"], flow["mode"]) == ("here", "near-reliable"), f"the flow's status: {flow}")
+    check("aquila_gateway_flows{" in rig.ground.fetch("/metrics")[1], "the gateway in the link's metrics")
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.settimeout(1)
+    client.connect(("127.0.0.1", udp))
+    echo.settimeout(1)
+    heard = 0
+    for number in range(20):
+        client.send(bytes([number]) * 200)
+        try:
+            data, source = echo.recvfrom(2000)
+            echo.sendto(data, source)
+            heard += client.recv(2000) == data
+        except TimeoutError:
+            pass
+    check(heard >= 15, f"{heard} of 20 datagrams came back")
+    connection.settimeout(40)
+    answer = b""
+    while block := connection.recv(65536):
+        answer += block
+    busy_until = time.monotonic()
+    took = busy_until - began
+    check(target.connections[0]["bytes"] == sent, f"{len(target.connections[0]['bytes'])} bytes arrived, or others")
+    check(answer == sent[:1000], "the answer")
+    rate = len(sent) * 8e-6 / took
+    check(rate > 4, f"{rate:.1f} of 8 Mbit/s")
+
+    blocked = socket.create_connection(("127.0.0.1", refused))
+    blocked.settimeout(10)
+    try:
+        ended = blocked.recv(1)
+    except ConnectionResetError:
+        ended = "reset"
+    check(ended == "reset", f"what is not allowed ended with {ended!r}")
+    rig.air.wait_log("wants what is not allowed", 5)
+
+    probe.end()
+    ms = {}
+    for name, way in probe.ways.items():
+        check(not way.lost(probe.flowing_since) and not way.twice(), f"{name}: lost {way.lost(probe.flowing_since)}, twice {way.twice()}")
+        idle = [times[0] - way.sent[n] for n, times in way.arrived.items() if probe.flowing_since < way.sent[n] < alone_until]
+        busy = [times[0] - way.sent[n] for n, times in way.arrived.items() if began < way.sent[n] < busy_until]
+        ms[name] = [1e3 * sorted(each)[len(each) * 95 // 100] for each in (idle, busy)]
+    check(all(busy < idle + 50 for idle, busy in ms.values()), f"95 of 100 commands within, alone and beside it: {ms}")
+    text = ", ".join(f"{name} {idle:.1f} and {busy:.1f} ms" for name, (idle, busy) in ms.items())
+    return f"8 MB at {rate:.1f} of 8 Mbit/s; 95 of 100 commands alone and beside it within: {text}"
+
+
+@test("what the link's gateway acknowledged survives kills and an outage", seconds=90)
+def by_link_killed(bench):
+    target = bench.add(Target())
+    port = places.free_port(socket.SOCK_STREAM)
+    ground = ["--forward", f"tcp/{port}:127.0.0.1:{target.port}"]
+    rig = Rig(bench, link={"delay": 20, "up_rate": "8M", "down_rate": "8M"}, air=["--allow", f"tcp/127.0.0.1:{target.port}"], ground=ground)
+    luck = random.Random(6)
+    for number in range(4):
+        sent = luck.randbytes(400_000)
+        before = len(target.connections)
+        if number == 2:
+            rig.relay.tell("outage begin")
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            stored = lambda: custody_has_end(rig.state["ground"]) or ends(target, before, sent)
+            wait_until("all is stored", stored, 20)
+        time.sleep(luck.random() * 0.4)
+        rig.ground.end(signal.SIGKILL)
+        rig.ground = rig.start("ground")
+        if number == 2:
+            time.sleep(3)
+            rig.relay.tell("outage end")
+        wait_until(f"the end of {number}", lambda: ends(target, before, sent), 30)
+    return "4 of 4 whole, one of them through an outage"
+
+
+def send_all(connection, sent):
+    connection.sendall(sent)
+    connection.shutdown(socket.SHUT_WR)
 
 
 def push(connection, sent):

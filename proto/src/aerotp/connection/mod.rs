@@ -160,6 +160,17 @@ pub(super) struct Connection {
     newest_mack: Place,
 }
 
+/// What becomes of the order of segments on their way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Disorder {
+    /// So many may overtake another on a line before it counts as lost.
+    pub segments: u64,
+    /// A gap is told of after so long.
+    pub patience: Duration,
+    /// Ways that segments may take.
+    pub lines: usize,
+}
+
 impl Connection {
     /// `first`: the first sequence number of both directions, its lower half zero.
     pub fn new(
@@ -169,11 +180,14 @@ impl Connection {
         (local, remote): (Port, Port),
         first: Seq,
         initiated: bool,
-        (reordering, lines): (u64, usize),
+        Disorder { segments, patience, lines }: Disorder,
     ) -> Self {
         // Extended numbers begin above zero, so that older ones have one as well.
         let first = u64::from(first.0) | 1 << 32;
-        let reordering = Some(reordering).filter(|_| config.mode != TransferMode::NearReliable);
+        let (reordering, patience) = match config.mode {
+            TransferMode::NearReliable => (None, patience),
+            _ => (Some(segments), Duration::ZERO),
+        };
         let repair = if config.repeats() { Repair::Again } else { Repair::Never(config.hold) };
         Self {
             id,
@@ -182,7 +196,7 @@ impl Connection {
             remote,
             state: if initiated { State::AsynSent } else { State::Established },
             sender: Sender::new(first, config.stream, reordering, lines),
-            receiver: Receiver::new(first, repair, config.ordered),
+            receiver: Receiver::new(first, repair, config.ordered, patience),
             coder: None,
             mender: None,
             initiated,

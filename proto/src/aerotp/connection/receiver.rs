@@ -59,6 +59,8 @@ struct Held {
 pub(in super::super) struct Receiver {
     repair: Repair,
     ordered: bool,
+    /// How long a gap may close by itself before it is told of.
+    patience: Duration,
     /// All before it have come, or are given up; extended.
     next: u64,
     /// Above `next`.
@@ -70,8 +72,8 @@ pub(in super::super) struct Receiver {
     fresh: Vec<u64>,
     told: [Vec<u64>; REPEATS],
     damaged: Vec<u64>,
-    /// When a missing segment is told of again.
-    holes: BTreeMap<u64, Instant>,
+    /// When a missing segment is told of, and whether that is not the first time.
+    holes: BTreeMap<u64, (Instant, bool)>,
     /// When the first of them is, or a new one.
     holes_due: Option<Instant>,
     /// The last MACK held the sender back.
@@ -82,10 +84,11 @@ pub(in super::super) struct Receiver {
 }
 
 impl Receiver {
-    pub fn new(first: u64, repair: Repair, ordered: bool) -> Self {
+    pub fn new(first: u64, repair: Repair, ordered: bool, patience: Duration) -> Self {
         Self {
             repair,
             ordered,
+            patience,
             next: first,
             held: BTreeMap::new(),
             highest: first,
@@ -120,7 +123,11 @@ impl Receiver {
             self.skip_to(seq - WINDOW + 1);
         }
         if seq > self.highest {
-            self.holes_due = Some(now);
+            let due = now + self.patience;
+            self.holes_due = Some(self.holes_due.map_or(due, |first| first.min(due)));
+            if !self.patience.is_zero() {
+                self.holes.extend((self.highest..seq).map(|missing| (missing, (due, false))));
+            }
         }
         self.highest = self.highest.max(seq + 1);
         if self.repair == Repair::Again {
@@ -222,9 +229,9 @@ impl Receiver {
         let mut expected = self.next;
         'all: for seq in self.held.keys().copied() {
             for missing in expected..seq {
-                // What is due soon goes along.
-                let due = self.holes.get(&missing).copied().unwrap_or(now);
-                if due > now + again / 6 {
+                let (due, is_told) = self.holes.get(&missing).copied().unwrap_or((now, false));
+                // What is due again soon goes along.
+                if due > if is_told { now + again / 6 } else { now } {
                     self.holes_due = Some(self.holes_due.map_or(due, |first| first.min(due)));
                     continue;
                 }
@@ -237,7 +244,7 @@ impl Receiver {
                         break 'all;
                     }
                 }
-                self.holes.insert(missing, now + again);
+                self.holes.insert(missing, (now + again, true));
             }
             self.holes.remove(&seq);
             expected = seq + 1;

@@ -53,6 +53,9 @@ pub struct EndpointConfig {
     pub max_segment: usize,
     /// Segments that may overtake another on a line before it counts as lost: 1 on a radio, 3 on an IP path.
     pub reordering: u64,
+    /// In mode near-reliable, where the receiver says what is missing: how long it waits whether that was only overtaken. Zero on a
+    /// radio.
+    pub patience: Duration,
     /// Round trip until it has been measured.
     pub assumed_rtt: Duration,
     /// Strength of the code in each segment.
@@ -80,6 +83,7 @@ impl EndpointConfig {
             lines: vec![line],
             max_segment,
             reordering: 1,
+            patience: Duration::ZERO,
             assumed_rtt: Duration::from_millis(100),
             protection: Protection::default(),
             combine: true,

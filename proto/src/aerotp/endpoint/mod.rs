@@ -20,7 +20,9 @@ use bytes::Bytes;
 pub use config::{EndpointConfig, EndpointCounters, EndpointEvent, LineConfig, Protection, SendError};
 
 use super::belief::Belief;
-use super::connection::{AROUND_REPAIR, Closed, Connection, ConnectionConfig, ConnectionId, Piece, Timer, Times};
+use super::connection::{
+    AROUND_REPAIR, Closed, Connection, ConnectionConfig, ConnectionId, Disorder, Piece, Timer, Times,
+};
 use super::copies::Copies;
 use super::extension::HELLO_EXTENSION;
 use super::guard::Guard;
@@ -468,8 +470,9 @@ impl Endpoint {
     ) -> ConnectionId {
         let id = ConnectionId(self.next_id);
         self.next_id += 1;
-        let order = (self.config.reordering, self.lines.len());
-        self.connections.push(Connection::new(now, id, config, ports, first, initiated, order));
+        let EndpointConfig { reordering: segments, patience, .. } = self.config;
+        let disorder = Disorder { segments, patience, lines: self.lines.len() };
+        self.connections.push(Connection::new(now, id, config, ports, first, initiated, disorder));
         id
     }
 

@@ -1,0 +1,87 @@
+//! What a gateway sends its segments into.
+
+use aquila_proto::BearerId;
+use tokio::sync::{mpsc, watch};
+
+use super::passage::GatewayEnd;
+use super::{EVENTS, GatewaySnapshot, Way};
+use crate::radio::{LineNews, RadioLine};
+
+/// The line to the far gateway.
+#[derive(Debug)]
+pub(super) enum Line {
+    /// A radio's, which paces itself: what it does not take is late and lost.
+    Radio(RadioLine, String),
+    /// A session, which takes what it has room for.
+    Session(mpsc::Sender<Vec<u8>>, watch::Sender<Option<GatewaySnapshot>>),
+}
+
+impl Line {
+    /// The line, and what comes from it.
+    pub fn open(way: Way) -> (Self, mpsc::Receiver<LineNews>) {
+        match way {
+            Way::Radio(spec) => {
+                let (news, from_line) = mpsc::channel(EVENTS);
+                (Self::Radio(RadioLine::spawn(BearerId::FIRST, spec.line.clone(), news), spec.name()), from_line)
+            }
+            Way::Session(GatewayEnd { to_session, from_session, published }) => {
+                (Self::Session(to_session, published), from_session)
+            }
+        }
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Radio(_, name) => name,
+            Self::Session(..) => "session",
+        }
+    }
+
+    /// Whether it takes a segment now.
+    pub fn has_room(&self) -> bool {
+        match self {
+            Self::Radio(..) => true,
+            Self::Session(to_session, _) => to_session.capacity() > 0,
+        }
+    }
+
+    /// Waits until it takes segments, if it takes none now.
+    pub async fn room(&self) {
+        if let Self::Session(to_session, _) = self
+            && to_session.capacity() == 0
+            && to_session.reserve().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+
+    pub fn send(&mut self, segment: &[u8]) {
+        match self {
+            Self::Radio(line, _) => line.send(segment),
+            // A session that has ended needs nothing.
+            Self::Session(to_session, _) => drop(to_session.try_send(segment.to_vec())),
+        }
+    }
+
+    /// Segments that it did not take.
+    pub fn refused(&self) -> u64 {
+        match self {
+            Self::Radio(line, _) => line.refused,
+            Self::Session(..) => 0,
+        }
+    }
+
+    /// Whether somebody wants to know how the gateway fares.
+    pub fn is_watched(&self) -> bool {
+        matches!(self, Self::Session(..))
+    }
+
+    /// Tells them.
+    pub fn publish(&self, snapshot: &GatewaySnapshot) {
+        if let Self::Session(_, published) = self {
+            published.send_replace(Some(snapshot.clone()));
+        }
+    }
+}
