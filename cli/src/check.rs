@@ -282,6 +282,14 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_by_the_link_is_explained() {
+        let text = format!("[identity]\npeer = '{PEER}'\n[gateway]\nallow = ['tcp/127.0.0.1:22']");
+        let (usable, out) = check(&text, None);
+        assert!(usable.unwrap());
+        assert!(out.contains("allow      tcp/127.0.0.1/32:22") && !out.contains("gateway:"), "{out}");
+    }
+
+    #[test]
     fn overrides_are_explained() {
         let text = format!("[identity]\npeer = '{PEER}'\n[mavlink.overrides]\nATTITUDE = 'command'");
         assert!(check(&text, None).1.contains("ATTITUDE travels as control, Reliable"));

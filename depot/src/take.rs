@@ -65,12 +65,20 @@ pub enum Refusal {
 }
 
 /// What became of a chunk that came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// It is what it should be, and stored; it survives a power cut after the next [`Depot::commit`]. Else it is to be fetched again.
     pub good: bool,
     /// It was there before.
     pub was_there: bool,
+    /// Parts of other objects that are being taken, and that it is as well: they need not come any more.
+    pub also: Vec<(ObjectId, u64)>,
+}
+
+impl Stored {
+    fn nothing_new(good: bool) -> Self {
+        Self { good, was_there: good, also: Vec::new() }
+    }
 }
 
 impl Depot {
@@ -277,23 +285,33 @@ impl Depot {
         let (row, state) = found.optional()?.ok_or(DepotError::Unknown(*object))?;
         drop(find);
         if row.place.is_some() || self.pending.contains_key(&row.id) {
-            return Ok(Stored { good: true, was_there: true });
+            return Ok(Stored::nothing_new(true));
         }
         if state != State::Partial as i64 {
             return Err(DepotError::Unknown(*object));
         }
         if self.squeezer.open(&row.chunk, bytes).is_none() {
-            return Ok(Stored { good: false, was_there: false });
+            return Ok(Stored::nothing_new(false));
         }
         let place = self.append(bytes)?;
         self.pending.insert(row.id, place);
-        let mut needed = self.db.prepare_cached("SELECT object FROM part WHERE chunk = ?")?;
-        for object in needed.query_map([row.id], |row| row.get(0))? {
-            *self.arrived.entry(object?).or_default() += 1;
+        let mut needed = self.db.prepare_cached(
+            "SELECT object.id, object.object, part.part, object.state FROM part JOIN object ON object.id = part.object
+             WHERE part.chunk = ?",
+        )?;
+        let mut also = Vec::new();
+        let mut rows = needed.query([row.id])?;
+        while let Some(row) = rows.next()? {
+            *self.arrived.entry(row.get(0)?).or_default() += 1;
+            let (other, other_part) = (ObjectId(Hash(row.get(1)?)), row.get::<_, i64>(2)? as u64);
+            if row.get::<_, i64>(3)? == State::Partial as i64 && (other, other_part) != (*object, part) {
+                also.push((other, other_part));
+            }
         }
+        drop(rows);
         drop(needed);
         self.relieve()?;
-        Ok(Stored { good: true, was_there: false })
+        Ok(Stored { good: true, was_there: false, also })
     }
 
     /// Whether all chunks of an object are stored. It is in custody after the next [`Depot::commit`].

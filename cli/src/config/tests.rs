@@ -1,6 +1,7 @@
 //! Files with mistakes, command lines over files, and the sample.
 
 use aquila_net::encoder::EncoderKind;
+use aquila_net::gateway::Allow;
 use aquila_net::mule::Role as MuleRole;
 use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::{Delivery, lookup_name};
@@ -330,6 +331,27 @@ fn a_gateway_says_what_it_lacks_and_refuses_what_makes_no_sense() {
         let error = read(&format!("[gateway]\n{text}")).unwrap_err().to_string();
         assert!(error.contains(hint), "{text}: {error}");
     }
+}
+
+#[test]
+fn a_gateway_without_a_radio_goes_by_the_link() {
+    let gateway = |text: &str| resolve(&format!("[gateway]\n{text}"), Side::Ground).unwrap().gateway;
+    for text in ["", "rules = ['tcp/22=near-reliable']", "max_flows = 9", "side = 'air'"] {
+        assert!(gateway(text).is_none(), "{text}: nothing is carried");
+    }
+    let forwards = "forwards = ['tcp/2222:127.0.0.1:22']";
+    assert!(gateway(&format!("{forwards}\nradio = '/dev/ttyUSB0:57600'")).is_none(), "its radio is its own");
+    let carried = gateway(forwards).unwrap();
+    assert_eq!((carried.forwards.len(), carried.allow), (1, Allow::loopback()));
+    let carried = gateway("allow = ['tcp/127.0.0.1:22']").unwrap();
+    assert_eq!((carried.forwards.len(), carried.allow.len()), (0, 1));
+
+    // What is given on the command line goes by the link, whatever the file has for `aquila gateway`.
+    let mut file = read(&format!("[identity]\npeer = '{PEER}'\n[gateway]\nradio = '/dev/ttyUSB0:57600'")).unwrap();
+    let line = "aquila ground --forward tcp/1:127.0.0.1:2 --forward udp/3:127.0.0.1:4";
+    let Command::Ground(args) = Cli::parse_from(line.split_whitespace()).command else { panic!("not ground") };
+    args.override_file(&mut file);
+    assert_eq!(Settings::resolve(file, Side::Ground, &environment()).unwrap().gateway.unwrap().forwards.len(), 2);
 }
 
 #[test]

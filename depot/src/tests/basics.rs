@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use aquila_proto::transfer::Kind;
@@ -75,6 +76,37 @@ fn a_rewritten_log_sends_what_changed() {
     assert!(ship.put(&file, "copy", &PutOptions::default()).unwrap().is_new);
     ship.commit().unwrap();
     assert!(meet(&mut ship, &mut plane).bytes < 40_000);
+}
+
+#[test]
+fn what_two_objects_share_is_told_to_be_there_for_both() {
+    let temp = Temp::new();
+    let (mut ship, mut plane) = (open(&temp, SHIP), open(&temp, PLANE));
+    let mut content = noise(5, 2 << 20);
+    let first = put(&temp, &mut ship, "log", &content);
+    content.extend(noise(6, 300_000));
+    let second = put(&temp, &mut ship, "log", &content);
+    let mut wanted = BTreeMap::new();
+    for object in [first, second] {
+        let manifest = ship.load(&object, 0).unwrap();
+        let verdict = plane.on_manifest(&ship.key(), &object, &manifest).unwrap();
+        let Verdict::WantChunks { lens, have } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(have.count(), 0);
+        wanted.insert(object, (1..=lens.len() as u64).collect::<BTreeSet<_>>());
+    }
+    let shared = wanted[&first].len();
+    for object in [first, second] {
+        while let Some(part) = wanted.get_mut(&object).unwrap().pop_first() {
+            let stored = plane.store(&object, part, &ship.load(&object, part).unwrap()).unwrap();
+            assert!(stored.good && !stored.was_there, "came twice");
+            for (other, part) in stored.also {
+                assert!(other != object && wanted.get_mut(&other).unwrap().remove(&part));
+            }
+        }
+        assert!(plane.is_complete(&object).unwrap());
+    }
+    assert!(shared > 20);
+    assert_eq!(plane.commit().unwrap().custody.len(), 2);
 }
 
 #[test]

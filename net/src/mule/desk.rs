@@ -261,7 +261,13 @@ impl Desk {
             }
             Question::Store(handle, object, part, bytes) => {
                 let good = match self.depot.store(&object, part, &bytes) {
-                    Ok(stored) => stored.good,
+                    Ok(stored) => {
+                        for (object, part) in stored.also {
+                            let also = |link: &Link| drop(link.news.send(News::Also(object, part)));
+                            self.links.values().for_each(also);
+                        }
+                        stored.good
+                    }
                     Err(error) => {
                         self.complain("store a chunk", &error);
                         if error.is_full() {

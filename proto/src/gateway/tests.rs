@@ -506,6 +506,22 @@ fn datagrams_go_one_for_one_and_answers_find_back() {
 }
 
 #[test]
+fn datagrams_do_not_wait_for_a_file_to_end() {
+    for ordered in [false, true] {
+        let mut world = World::new(path(0.0, 0.0), 4, GatewayConfig::default());
+        world.open(0, TcpMode::NearReliable, bytes(2_000_000));
+        world.run(Duration::from_millis(300));
+        let client = Client { listener: 0, address: "127.0.0.1:5000".parse().unwrap() };
+        let to: SocketAddr = "127.0.0.1:14550".parse().unwrap();
+        for n in 0..10usize {
+            world.gateways[0].send_datagram(world.now, client, to, ordered, &[n as u8; 100]);
+            world.run(Duration::from_millis(50));
+            assert_eq!(world.datagrams[1].len(), n + 1, "{n}, ordered {ordered}");
+        }
+    }
+}
+
+#[test]
 fn a_refusal_is_heard_although_its_segment_is_lost() {
     for seed in 0..60 {
         let near = PathConfig { delay: Duration::from_micros(100), ..path(0.0, 0.15) };

@@ -179,6 +179,11 @@ impl Hop {
         self.taker.on_stored(now, handle, part, good, &mut self.stats, &mut self.actions);
     }
 
+    /// A chunk of an object of the other side's has come otherwise: with another object, or from somebody else.
+    pub fn on_there(&mut self, now: Instant, handle: Handle, part: u64) {
+        self.taker.on_there(now, handle, part, &mut self.actions);
+    }
+
     /// A parcel of the other side's.
     pub fn handle_parcel(&mut self, now: Instant, mut parcel: Bytes) {
         let mut for_us = false;

@@ -234,6 +234,18 @@ impl Taker {
         if !good {
             return stats.wrong += 1;
         }
+        self.on_there(now, handle, part, actions);
+    }
+
+    /// A part is stored, wherever it came from.
+    pub fn on_there(&mut self, now: Instant, handle: Handle, part: u64, actions: &mut VecDeque<Action>) {
+        let Some(taking) = self.objects.get_mut(&handle) else { return };
+        if taking.want != Some(Want::Chunks) || part == 0 || part >= taking.last() {
+            return;
+        }
+        if let Some(assembly) = taking.assembling.remove(&part) {
+            self.assembling -= assembly.bytes.len() as u64;
+        }
         taking.have.insert(part, part + 1);
         taking.untold.insert(part, part + 1);
         taking.untold_since.get_or_insert(now);

@@ -86,7 +86,7 @@ pub struct Endpoint {
     connections: Vec<Connection>,
     listeners: Vec<(RangeInclusive<u16>, ConnectionConfig)>,
     next_id: u64,
-    /// The connection that was served last.
+    /// The connection that was served last; none if it was a datagram.
     served: Option<ConnectionId>,
     datagrams: VecDeque<WaitingDatagram>,
     datagram_seq: u32,

@@ -97,12 +97,14 @@ impl Endpoint {
         let tasks =
             self.connections.iter().filter_map(|connection| Some((connection, task_of(now, connection, repairs)?)));
         let next = tasks.filter(|(connection, _)| !(held_back && connection.config.repeats()));
-        // Those of one priority take turns.
-        let turn =
-            |connection: &Connection| (connection.config.priority, Some(connection.id) <= self.served, connection.id);
+        // Those of one priority take turns, and after the last of them a datagram of that priority.
+        let had_turn = |connection: &Connection| Some(connection.id) <= self.served;
+        let turn = |connection: &Connection| (connection.config.priority, had_turn(connection), connection.id);
         let best = next.min_by_key(|(connection, _)| turn(connection));
         match (best, self.datagrams.front()) {
-            (Some((connection, _)), Some(datagram)) if datagram.priority < connection.config.priority => {
+            (Some((connection, _)), Some(datagram))
+                if (datagram.priority, false) < (connection.config.priority, had_turn(connection)) =>
+            {
                 Some(Task::Datagram)
             }
             (Some((_, task)), _) => Some(task),
@@ -172,6 +174,7 @@ impl Endpoint {
 
     fn send_waiting_datagram(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let Some(datagram) = self.datagrams.pop_front() else { return false };
+        self.served = None;
         let seq = self.next_datagram_seq();
         let header =
             Header::new(datagram.source, datagram.destination, TransferMode::UnreliableDatagram, seq, Flags::PUSH);
