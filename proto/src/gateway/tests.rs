@@ -185,13 +185,13 @@ impl World {
     }
 
     /// The same by parcels of a session, whose second bearer is like `other`.
-    fn by_session(path: PathConfig, other: &PathConfig, seed: u64) -> Self {
+    fn by_session(path: PathConfig, other: PathConfig, seed: u64) -> Self {
         let mut world = Self::new(path, seed, GatewayConfig::default());
         let now = world.now;
         for end in 0..2 {
             world.gateways[end] = gateway_over(&RadioConfig::parcels(), end, 1, world.config, &world.disks[end], now);
         }
-        let others = [Path::new(other.clone(), seed + 100), Path::new(other.clone(), !seed - 100)];
+        let others = [Path::new(other, seed + 100), Path::new(other, !seed - 100)];
         world.session = Some(TestSession { others, free: [now; 2], sent: [0; 2] });
         world
     }
@@ -343,8 +343,8 @@ fn a_connection_over_a_bad_radio_has_all_bytes_both_ways_and_closes() {
 #[test]
 fn by_a_session_of_two_bearers_all_comes_and_little_is_sent_twice() {
     let near = PathConfig { air_loss: Loss::Independent(0.02), ..path(0.0, 0.0) };
-    let far = PathConfig { delay: 60 * MS, ..near.clone() };
-    let mut world = World::by_session(near, &far, 1);
+    let far = PathConfig { delay: 60 * MS, ..near };
+    let mut world = World::by_session(near, far, 1);
     world.reply = bytes(100_000);
     let flow = world.open(0, TcpMode::NearReliable, bytes(3_000_000));
     world.run(Duration::from_secs(12));
