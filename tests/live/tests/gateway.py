@@ -12,7 +12,7 @@ import threading
 import time
 
 from lib import places
-from lib.programs import AQUILA, Program
+from lib.programs import AQUILA, Program, Radios
 from lib.probe import Probe
 from lib.rig import Rig, make_key
 from lib.runner import check, test, wait_until
@@ -89,8 +89,11 @@ class Target:
 
 
 class Gateways:
-    def __init__(self, bench, forwards, **air):
-        self.bench, self.air = bench, bench.add(Air(**air))
+    """Both gateways; `radios`: by what, in place of UDP, the specification of each side's."""
+
+    def __init__(self, bench, forwards, radios=None, **air):
+        self.bench, self.radios = bench, radios
+        self.air = None if radios else bench.add(Air(**air))
         self.keys = {side: make_key(bench, side) for side in ("air", "ground")}
         self.forwards = forwards
         self.starts = 0
@@ -100,8 +103,9 @@ class Gateways:
         end = ("air", "ground").index(side)
         other = ("ground", "air")[end]
         self.starts += 1
+        radio = self.radios[side] if self.radios else self.air.spec(end)
         command = [AQUILA, "gateway", "--side", side, "--key", self.keys[side][0], "--peer", self.keys[other][1]]
-        command += ["--state", self.bench.path(f"state-{side}"), "--radio", self.air.spec(end), "--log", "info"]
+        command += ["--state", self.bench.path(f"state-{side}"), "--radio", radio, "--log", "info"]
         command += [word for forward in forwards for word in ("--forward", forward)]
         program = self.bench.add(Program(self.bench, f"gateway-{side}-{self.starts}", command))
         self.programs[side] = program
@@ -170,6 +174,58 @@ def carries(bench):
             pass
     check(heard >= 10, f"{heard} of 20 datagrams came back")
     return f"3 MB in {took:.1f} s, {3_000_000 * 8 / took / 1e6:.2f} of 5 Mbit/s"
+
+
+@test("a gateway carries a shell's lines and a file by a serial radio", seconds=90)
+def by_serial(bench):
+    """57,600 baud, both sides on one channel, a bit in 100,000 flipped: lines are echoed while a file goes the same way."""
+    radios = bench.add(Radios(bench, bit_errors=1e-5))
+    target = bench.add(Target())
+    shell = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=echo_lines, args=(shell,), daemon=True).start()
+    ports = [places.free_port(socket.SOCK_STREAM) for _ in range(2)]
+    gateways = Gateways(bench, None, radios={side: f"{link}:57600" for side, link in radios.links.items()})
+    gateways.start("air")
+    gateways.start("ground", [f"tcp/{ports[0]}:127.0.0.1:{target.port}", f"tcp/{ports[1]}:127.0.0.1:{shell.getsockname()[1]}"])
+    typing = socket.create_connection(("127.0.0.1", ports[1]))
+    typing.settimeout(20)
+    first = one_line(typing, 0)
+    sent = random.Random(7).randbytes(60_000)
+    began = time.monotonic()
+    connection = socket.create_connection(("127.0.0.1", ports[0]))
+    threading.Thread(target=send_all, args=(connection, sent), daemon=True).start()
+    beside = sorted(one_line(typing, number) for number in range(1, 13))
+    connection.settimeout(60)
+    answer = b""
+    while block := connection.recv(65536):
+        answer += block
+    took = time.monotonic() - began
+    check(target.connections[0]["bytes"] == sent, f"{len(target.connections[0]['bytes'])} bytes arrived, or others")
+    check(answer == sent[:1000], "the answer")
+    rate = len(sent) * 8e-3 / took
+    check(rate > 20, f"{rate:.1f} of 46 kbit/s")
+    # One channel for both: each waits for a segment or two of 240 ms.
+    check(beside[6] < 2, f"half of the lines within {beside[6]:.2f} s")
+    return f"60 kB at {rate:.1f} kbit/s; lines echoed after {first:.2f} s, beside the file {beside[6]:.2f} s (median), {beside[-1]:.2f} s at worst"
+
+
+def echo_lines(listener):
+    connection, _ = listener.accept()
+    while block := connection.recv(4096):
+        connection.sendall(block)
+
+
+def one_line(connection, number):
+    """How long it takes until a line is echoed."""
+    began = time.monotonic()
+    connection.sendall(b"line %d\n" % number)
+    got = b""
+    while not got.endswith(b"\n"):
+        block = connection.recv(4096)
+        check(block, "the shell's connection ended")
+        got += block
+    check(got == b"line %d\n" % number, f"{got} came back")
+    return time.monotonic() - began
 
 
 @test("what a gateway acknowledged survives its being killed", seconds=60 + 6 * KILLS)
