@@ -10,8 +10,8 @@ use aquila_proto::cc::CongestionConfig;
 use toml::Table;
 
 use super::{
-    ActionKind, ActionPlan, ContenderKind, ContenderPlan, LinkPlan, PathPlan, Plan, Time, TrafficKind, TrafficPlan,
-    Variant,
+    ActionKind, ActionPlan, CommandTraffic, ContenderKind, ContenderPlan, LinkPlan, Pace, PathPlan, Plan, Time,
+    TrafficKind, TrafficPlan, Variant,
 };
 use crate::run::oracle::Oracle;
 
@@ -328,7 +328,15 @@ fn check_traffic(plan: &Plan, traffic: &TrafficPlan) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("{what}: at least 10 us")),
     };
-    match traffic.kind()? {
+    let kind = traffic.kind()?;
+    let in_a_loop = |commands: &CommandTraffic| matches!(commands.pace(), Ok(Pace::After { .. }));
+    if !traffic.expected.is_empty() && !matches!(&kind, TrafficKind::Commands(commands) if in_a_loop(commands)) {
+        return Err("expected: is for commands that wait for each other".into());
+    }
+    for (name, time) in &traffic.expected {
+        positive(*time, &format!("expected: {name}"))?;
+    }
+    match kind {
         TrafficKind::Commands(commands) => commands.check(),
         TrafficKind::Parameters(every) => positive(every.every, "every"),
         TrafficKind::Video(video) => match (1..=1_000).contains(&video.frames_per_second)

@@ -134,6 +134,8 @@ fn commands_that_wait_for_each_other_are_read_and_what_makes_no_sense_is_refused
             "other traffic needs another name",
         ),
         ("{ every = \"1 s\", with = \"1 kB\" }", "unknown field"),
+        ("{ every = \"1 s\" }\nexpected = { x = \"1 s\" }", "wait for each other"),
+        ("{ after = \"1 s\", count = 3 }\nexpected = { x = \"1 us\" }", "expected: x: at least"),
     ] {
         let error = with(commands).unwrap_err().to_string();
         assert!(error.starts_with("plans/example.toml:1") && error.contains(reason), "{commands}: {error}");

@@ -1,5 +1,6 @@
 //! Who competes, what is sent, and what happens.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aquila_proto::ByteCount;
@@ -125,6 +126,9 @@ pub struct TrafficPlan {
     pub link: Option<Spanned<String>>,
     /// What takes longer is late.
     pub deadline: Option<Time>,
+    /// Of commands that wait for each other: times between two that somebody expects, by name, drawn beside those that were.
+    #[serde(default)]
+    pub expected: BTreeMap<String, Time>,
 }
 
 /// An interval.

@@ -1,5 +1,5 @@
 //! Commands that wait for each other, and those that have a deadline: how regularly they came, when all were through, and
-//! how many were late. The plots are figures 10, 11 and 12 of ConClone's paper, the table is its tables 2 and 3.
+//! how many were late. The plots are figures 9 to 12 of ConClone's paper, the table is its tables 2 and 3.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -134,7 +134,7 @@ fn between(scene: &Scene<'_>, flow: &Flow) -> Option<Plot> {
     })
 }
 
-/// The same one after the other, of each contender's first repeat.
+/// The same one after the other, of each contender's first repeat, beside what the plan says is expected.
 fn in_order(scene: &Scene<'_>, flow: &Flow) -> Option<Plot> {
     let (mut least, mut greatest, mut most) = (f64::INFINITY, 0.0f64, 0);
     let mut series = Vec::new();
@@ -148,6 +148,13 @@ fn in_order(scene: &Scene<'_>, flow: &Flow) -> Option<Plot> {
         most = most.max(points.len());
         let shape = Shape::Line(thinned(&points, BUCKETS));
         series.push(Series { name: contender.name.into(), colour: Colour::Contender(number), shape });
+    }
+    let plan = scene.plan.traffic_of(&flow.name).map(|(traffic, _)| &traffic.expected);
+    for (number, (name, time)) in (scene.contenders.len()..).zip(plan.into_iter().flatten()) {
+        let expected = time.get().as_secs_f64();
+        (least, greatest) = (least.min(expected), greatest.max(expected));
+        let shape = Shape::Line(vec![(0.0, expected), (most as f64, expected)]);
+        series.push(Series { name: name.clone(), colour: Colour::Contender(number), shape });
     }
     // The first contender is drawn in front.
     series.reverse();

@@ -92,13 +92,14 @@ fn the_data_beside_it_is_complete() {
 fn commands_that_wait_for_each_other_have_a_table_and_plots_of_their_own() {
     let text = PLAN.replace(
         "commands = { every = \"100 ms\" }",
-        "commands = { after = \"100 ms\", count = 9, with_data = \"50 B\" }",
+        "commands = { after = \"100 ms\", count = 9, with_data = \"50 B\" }\nexpected = { \"by equation 7\" = \"150 ms\" }",
     );
     let judgement = judge::run(variants(&text), None, &|_, _| {}).unwrap();
     let folder = Folder::new("report-loop");
     write(&judgement, folder.path()).unwrap();
     let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-    for wanted in ["Intervals and deadlines", "between two arrivals", "one after the other", "until all were through"] {
+    let plots = ["Intervals and deadlines", "between two arrivals", "one after the other", "until all were through"];
+    for wanted in plots.into_iter().chain(["by equation 7"]) {
         assert!(html.contains(wanted), "{wanted}");
     }
     assert!(!html.contains("NaN"));
