@@ -73,12 +73,7 @@ impl Line {
         }
     }
 
-    /// Whether somebody wants to know how the gateway fares.
-    pub fn is_watched(&self) -> bool {
-        matches!(self, Self::Session(..))
-    }
-
-    /// Tells them.
+    /// Tells whoever shows it how the gateway fares.
     pub fn publish(&self, snapshot: &GatewaySnapshot) {
         if let Self::Session(_, published) = self {
             published.send_replace(Some(snapshot.clone()));

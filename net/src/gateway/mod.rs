@@ -73,6 +73,8 @@ pub struct GatewayNode {
     listeners: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     accepted: PathBuf,
+    /// It was said that nobody answers.
+    told_alone: bool,
     deadline: Instant,
     packet: Vec<u8>,
     _store: Store,
@@ -96,6 +98,8 @@ enum Event {
 const PUBLISH: Duration = Duration::from_millis(250);
 /// Packets of the TUN device that are taken before anything is answered.
 const BURST: usize = 64;
+/// Nobody was heard although a connection has waited for so many seconds: that is said.
+const ALONE: f64 = 10.0;
 /// While the line takes nothing, times are looked at this often at most.
 const HELD_BACK: Duration = Duration::from_millis(20);
 /// Events that wait.
@@ -170,6 +174,7 @@ impl GatewayNode {
             listeners: Vec::new(),
             addresses: Vec::new(),
             accepted,
+            told_alone: false,
             deadline: now,
             packet: Vec::new(),
             _store: store,
@@ -225,7 +230,7 @@ impl GatewayNode {
                 Some(packet) = self.packets.recv() => self.on_packets(packet),
                 Some(news) = self.from_line.recv() => self.on_line(news),
                 () = self.line.room() => {}
-                _ = publish.tick(), if self.status.is_some() || self.line.is_watched() => self.publish(),
+                _ = publish.tick() => self.publish(),
                 Some(()) = asked.recv() => self.report(Instant::now()),
                 () = tokio::time::sleep_until(next.into()) => {}
             }
@@ -457,7 +462,7 @@ impl GatewayNode {
         }
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let beside = status::Beside {
             started: self.started,
             peer: &self.setup.peer.fingerprint(),
@@ -466,6 +471,13 @@ impl GatewayNode {
             not_written: self.tun.as_ref().map(|tun| tun.refused),
         };
         let snapshot = GatewaySnapshot::take(Instant::now(), &self.gateway, &beside);
+        let is_alone = snapshot.radio.silence_ms.is_none() && !snapshot.flows.is_empty();
+        if is_alone
+            && snapshot.flows.iter().any(|flow| flow.age_s > ALONE)
+            && !std::mem::replace(&mut self.told_alone, true)
+        {
+            tracing::warn!("connections wait, and no gateway was heard at the far side yet: is one configured there?");
+        }
         self.line.publish(&snapshot);
         self.published.send_replace(snapshot);
     }

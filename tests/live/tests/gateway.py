@@ -392,6 +392,16 @@ def by_link_killed(bench):
     return "4 of 4 whole, one of them through an outage"
 
 
+@test("a gateway on one side of the link only says so", seconds=30)
+def by_link_alone(bench):
+    port = places.free_port(socket.SOCK_STREAM)
+    rig = Rig(bench, ground=["--forward", f"tcp/{port}:127.0.0.1:22"])
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.sendall(b"hello")
+    rig.ground.wait_log("is one configured there", 15)
+    check(rig.ground.status()["gateway"]["flows"][0]["state"] == "opening", "the flow waits")
+
+
 def send_all(connection, sent):
     connection.sendall(sent)
     connection.shutdown(socket.SHUT_WR)
