@@ -96,7 +96,7 @@ async fn forward(
     let gateway = GatewayNode::start(setup, Way::Session(end)).await?;
     let listening: Vec<String> = gateway.local_addrs().iter().map(ToString::to_string).collect();
     tracing::info!(listening = listening.join(" "), "connections are carried");
-    node.set_gateway(session);
+    node.set_gateway(session, gateway.snapshots());
     Ok((gateway, gateway::asked()?))
 }
 

@@ -36,7 +36,7 @@ pub use snapshot::Snapshots;
 
 use crate::bearer::BearerSpec;
 use crate::encoder;
-use crate::gateway::SessionEnd;
+use crate::gateway::{GatewaySnapshot, SessionEnd};
 use crate::mavlink::{EVENTS, Endpoint, EndpointEvent, EndpointIds, Endpoints, SpawnError};
 use crate::mule::{Contact, News};
 use crate::netwatch::{self, NetworkChange};
@@ -143,6 +143,7 @@ pub struct Node {
     wanted: Option<mpsc::Receiver<Vec<BearerSpec>>>,
     files: Option<Contact>,
     gateway: Option<SessionEnd>,
+    gateway_snapshots: Option<watch::Receiver<GatewaySnapshot>>,
     gate: FrameGate,
     questions: mpsc::Receiver<gate::Question>,
     events: Option<mpsc::Sender<NodeEvent>>,
@@ -230,6 +231,7 @@ impl Node {
             wanted: None,
             files: None,
             gateway: None,
+            gateway_snapshots: None,
             gate,
             questions,
             events: None,
@@ -281,9 +283,10 @@ impl Node {
         self.files = Some(files);
     }
 
-    /// A gateway's connections are carried beside all else.
-    pub fn set_gateway(&mut self, gateway: SessionEnd) {
+    /// A gateway's connections are carried beside all else; the status page shows how it fares.
+    pub fn set_gateway(&mut self, gateway: SessionEnd, snapshots: watch::Receiver<GatewaySnapshot>) {
         self.gateway = Some(gateway);
+        self.gateway_snapshots = Some(snapshots);
     }
 
     /// For encoders that ask before each frame.
@@ -567,7 +570,7 @@ impl Node {
             &self.viewers,
             &self.lanes,
         );
-        snapshot.gateway = self.gateway.as_ref().and_then(SessionEnd::snapshot);
+        snapshot.gateway = self.gateway_snapshots.as_ref().map(|snapshots| snapshots.borrow().clone());
         self.published.send_replace(snapshot);
     }
 }

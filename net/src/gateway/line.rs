@@ -1,10 +1,10 @@
 //! What a gateway sends its segments into.
 
 use aquila_proto::BearerId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::passage::GatewayEnd;
-use super::{EVENTS, GatewaySnapshot, Way};
+use super::{EVENTS, Way};
 use crate::radio::{LineNews, RadioLine};
 
 /// The line to the far gateway.
@@ -13,7 +13,7 @@ pub(super) enum Line {
     /// A radio's, which paces itself: what it does not take is late and lost.
     Radio(RadioLine, String),
     /// A session, which takes what it has room for.
-    Session(mpsc::Sender<Vec<u8>>, watch::Sender<Option<GatewaySnapshot>>),
+    Session(mpsc::Sender<Vec<u8>>),
 }
 
 impl Line {
@@ -24,9 +24,7 @@ impl Line {
                 let (news, from_line) = mpsc::channel(EVENTS);
                 (Self::Radio(RadioLine::spawn(BearerId::FIRST, spec.line.clone(), news), spec.name()), from_line)
             }
-            Way::Session(GatewayEnd { to_session, from_session, published }) => {
-                (Self::Session(to_session, published), from_session)
-            }
+            Way::Session(GatewayEnd { to_session, from_session }) => (Self::Session(to_session), from_session),
         }
     }
 
@@ -34,7 +32,7 @@ impl Line {
     pub fn name(&self) -> &str {
         match self {
             Self::Radio(_, name) => name,
-            Self::Session(..) => "session",
+            Self::Session(_) => "session",
         }
     }
 
@@ -42,13 +40,13 @@ impl Line {
     pub fn has_room(&self) -> bool {
         match self {
             Self::Radio(..) => true,
-            Self::Session(to_session, _) => to_session.capacity() > 0,
+            Self::Session(to_session) => to_session.capacity() > 0,
         }
     }
 
     /// Waits until it takes segments, if it takes none now.
     pub async fn room(&self) {
-        if let Self::Session(to_session, _) = self
+        if let Self::Session(to_session) = self
             && to_session.capacity() == 0
             && to_session.reserve().await.is_ok()
         {
@@ -61,7 +59,7 @@ impl Line {
         match self {
             Self::Radio(line, _) => line.send(segment),
             // A session that has ended needs nothing.
-            Self::Session(to_session, _) => drop(to_session.try_send(segment.to_vec())),
+            Self::Session(to_session) => drop(to_session.try_send(segment.to_vec())),
         }
     }
 
@@ -69,14 +67,7 @@ impl Line {
     pub fn refused(&self) -> u64 {
         match self {
             Self::Radio(line, _) => line.refused,
-            Self::Session(..) => 0,
-        }
-    }
-
-    /// Tells whoever shows it how the gateway fares.
-    pub fn publish(&self, snapshot: &GatewaySnapshot) {
-        if let Self::Session(_, published) = self {
-            published.send_replace(Some(snapshot.clone()));
+            Self::Session(_) => 0,
         }
     }
 }

@@ -207,6 +207,11 @@ impl GatewayNode {
         &self.addresses
     }
 
+    /// How it fares, four times a second.
+    pub fn snapshots(&self) -> watch::Receiver<GatewaySnapshot> {
+        self.published.subscribe()
+    }
+
     /// Where the status page is.
     pub fn status_addr(&self) -> Option<SocketAddr> {
         self.status.as_ref().map(StatusServer::local_addr)
@@ -478,7 +483,6 @@ impl GatewayNode {
         {
             tracing::warn!("connections wait, and no gateway was heard at the far side yet: is one configured there?");
         }
-        self.line.publish(&snapshot);
         self.published.send_replace(snapshot);
     }
 

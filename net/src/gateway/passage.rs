@@ -5,9 +5,8 @@ use std::time::Instant;
 use aquila_proto::session::ParcelPort;
 use aquila_proto::{BearerId, LinkState, Session};
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use super::GatewaySnapshot;
 use crate::radio::{LineInput, LineNews};
 
 /// Segments on their way from the gateway to the session. Few: which leaves next is decided late.
@@ -22,7 +21,6 @@ const ARRIVING: usize = 1024;
 pub struct GatewayEnd {
     pub(super) to_session: mpsc::Sender<Vec<u8>>,
     pub(super) from_session: mpsc::Receiver<LineNews>,
-    pub(super) published: watch::Sender<Option<GatewaySnapshot>>,
 }
 
 /// The session's end of the way; see [`Node::set_gateway`](crate::node::Node::set_gateway).
@@ -30,7 +28,6 @@ pub struct GatewayEnd {
 pub struct SessionEnd {
     from_gateway: mpsc::Receiver<Vec<u8>>,
     to_gateway: mpsc::Sender<LineNews>,
-    snapshots: watch::Receiver<Option<GatewaySnapshot>>,
     /// The session has no room for it yet.
     held: Option<Bytes>,
     is_up: bool,
@@ -40,9 +37,8 @@ pub struct SessionEnd {
 pub fn passage() -> (GatewayEnd, SessionEnd) {
     let (to_session, from_gateway) = mpsc::channel(LEAVING);
     let (to_gateway, from_session) = mpsc::channel(ARRIVING);
-    let (published, snapshots) = watch::channel(None);
-    let gateway = GatewayEnd { to_session, from_session, published };
-    (gateway, SessionEnd { from_gateway, to_gateway, snapshots, held: None, is_up: false })
+    let session = SessionEnd { from_gateway, to_gateway, held: None, is_up: false };
+    (GatewayEnd { to_session, from_session }, session)
 }
 
 impl SessionEnd {
@@ -82,10 +78,5 @@ impl SessionEnd {
     fn tell(&self, what: LineInput) {
         // What is lost is repeated.
         let _ = self.to_gateway.try_send(LineNews { bearer: BearerId::FIRST, what });
-    }
-
-    /// How the gateway fares.
-    pub(crate) fn snapshot(&self) -> Option<GatewaySnapshot> {
-        self.snapshots.borrow().clone()
     }
 }

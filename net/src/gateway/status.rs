@@ -1,4 +1,4 @@
-//! What a gateway's status page shows: each flow, and the radio under them.
+//! What a gateway's status page shows, and that of the link that it goes through: each flow, and what is under them.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub struct GatewaySnapshot {
     pub peer: String,
     /// Since the program started.
     pub uptime_s: f64,
-    /// The radio.
+    /// The radio, or the session that is there instead.
     pub radio: GatewayRadio,
     /// The TUN device, if there is one.
     pub tun: Option<GatewayTun>,
@@ -193,7 +193,7 @@ impl Shown for GatewaySnapshot {
         let info = [("version", self.version.as_str()), ("side", "gateway"), ("peer", &self.peer)];
         page.describe("aquila_info", "Always 1; the labels say what runs here and with whom.");
         page.sample("aquila_info", &info, 1.0);
-        page.table(&ALONE, &[(vec![], self)]);
+        page.table(&OWN_PAGE, &[(vec![], self)]);
         self.put_metrics(&mut page);
         page.into_text()
     }
@@ -264,7 +264,7 @@ impl GatewaySnapshot {
 const MODES: [&str; 3] = ["reliable", "near-reliable", "quasi-reliable"];
 const STATES: [&str; 5] = ["opening", "open", "closing", "disconnected", "delivering"];
 
-const ALONE: [Column<GatewaySnapshot>; 1] =
+const OWN_PAGE: [Column<GatewaySnapshot>; 1] =
     [("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s))];
 
 /// No metric of one flow: each would begin a series that nobody ends. Those are in the JSON.

@@ -40,8 +40,8 @@ pub(crate) enum News {
     Loaded(Handle, u64, Option<Bytes>),
     /// A part was stored, of so many bytes, or is wrong.
     Stored(Handle, u64, usize, bool),
-    /// A part of an object that is being taken came with another object.
-    Also(ObjectId, u64),
+    /// Parts of objects that are being taken came with another object.
+    Also(Arc<[(ObjectId, u64)]>),
     /// What should be on offer.
     Candidates(Vec<Candidate>),
     /// What the other side should be told.
@@ -255,10 +255,12 @@ impl Contact {
                 self.storing = self.storing.saturating_sub(len);
                 self.hop.on_stored(now, handle, part, good);
             }
-            News::Also(object, part) => {
-                let mut taking = self.taking.iter().filter(|(_, taking)| taking.offer.object == object);
-                if let Some((handle, _)) = taking.next() {
-                    self.hop.on_there(now, *handle, part);
+            News::Also(parts) => {
+                for (object, part) in parts.iter() {
+                    let mut taking = self.taking.iter().filter(|(_, taking)| taking.offer.object == *object);
+                    if let Some((handle, _)) = taking.next() {
+                        self.hop.on_there(now, *handle, *part);
+                    }
                 }
             }
             News::Candidates(candidates) => self.put_on_offer(&candidates),

@@ -1,6 +1,7 @@
 //! The thread that has the store: it waits for the disk while links do not.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -262,9 +263,9 @@ impl Desk {
             Question::Store(handle, object, part, bytes) => {
                 let good = match self.depot.store(&object, part, &bytes) {
                     Ok(stored) => {
-                        for (object, part) in stored.also {
-                            let also = |link: &Link| drop(link.news.send(News::Also(object, part)));
-                            self.links.values().for_each(also);
+                        if !stored.also.is_empty() {
+                            let also: Arc<[_]> = stored.also.into();
+                            self.links.values().for_each(|link| drop(link.news.send(News::Also(also.clone()))));
                         }
                         stored.good
                     }

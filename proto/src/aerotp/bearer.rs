@@ -70,7 +70,7 @@ pub struct RadioConfig {
     pub max_segment: usize,
     /// Segments that may overtake another before it counts as lost.
     pub reordering: u64,
-    /// How long a gap may close by itself before the other side is asked to fill it.
+    /// How long a gap may close by itself before the other side is asked to fill it, or nothing more is expected there.
     pub patience: Duration,
     /// Round trip until it has been measured.
     pub assumed_rtt: Duration,
@@ -110,7 +110,7 @@ impl RadioConfig {
     }
 
     /// No radio but a session's parcels ([`crate::sched::parcels`]): the session says when one may leave, on any of its bearers, and
-    /// what arrives is whole. Bearers differ in how long they take by 60 ms, or what was overtaken is sent twice.
+    /// what arrives is whole. Where bearers differ by more than 60 ms, what was only overtaken is sent twice.
     pub fn parcels() -> Self {
         Self {
             framing: Framing::Packets(ByteCount(0)),

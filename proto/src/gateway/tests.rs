@@ -359,6 +359,18 @@ fn by_a_session_of_two_bearers_all_comes_and_little_is_sent_twice() {
 }
 
 #[test]
+fn by_a_session_quasi_reliable_waits_for_what_was_overtaken() {
+    let near = path(0.0, 0.0);
+    let far = PathConfig { delay: 60 * MS, ..near };
+    let mut world = World::by_session(near, far, 1);
+    let mode = TcpMode::QuasiReliable { deadline: Duration::from_millis(200), fill: Fill::Nothing };
+    let flow = world.open(0, mode, bytes(300_000));
+    world.run(Duration::from_secs(5));
+    let app = &world.apps[1][&flow];
+    assert!(app.got == bytes(300_000) && app.finished, "{} bytes, {:?}", app.got.len(), app.finished);
+}
+
+#[test]
 fn what_was_confirmed_survives_any_kill_of_the_gateway_that_has_it() {
     for seed in 0..40u64 {
         let mut world = World::new(path(1e-6, 0.05), seed, GatewayConfig::default());

@@ -99,6 +99,17 @@ class Probe(threading.Thread):
         for end in self.ends.values():
             end.close()
 
+    def beside(self, *spans, percent):
+        """Within how many ms so many of a hundred commands came that were sent in each span of time, each way. None may be lost or come
+        twice."""
+        ms = {}
+        for name, way in self.ways.items():
+            lost, twice = way.lost(self.flowing_since), way.twice()
+            runner.check(not lost and not twice, f"{name}: lost {lost}, twice {twice}")
+            took = [[way.arrived[n][0] - at for n, at in way.sent.items() if since < at < until and n in way.arrived] for since, until in spans]
+            ms[name] = [1e3 * sorted(each)[len(each) * percent // 100] for each in took]
+        return ms
+
     def describe(self):
         """One line for people."""
         text = []

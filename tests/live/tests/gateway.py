@@ -134,6 +134,32 @@ def custody_has_end(state):
     return False
 
 
+def all_of(connection):
+    """What comes until the other side closes."""
+    got = b""
+    while block := connection.recv(65536):
+        got += block
+    return got
+
+
+def echoed(echo, port, patience):
+    """Of 20 datagrams to a forward that leads to `echo`, how many come back."""
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.connect(("127.0.0.1", port))
+    client.settimeout(patience)
+    echo.settimeout(max(patience, 1))
+    heard = 0
+    for number in range(20):
+        client.send(bytes([number]) * 200)
+        try:
+            data, source = echo.recvfrom(2000)
+            echo.sendto(data, source)
+            heard += client.recv(2000) == data
+        except TimeoutError:
+            pass
+    return heard
+
+
 def unacknowledged(connection):
     return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]
 
@@ -143,7 +169,6 @@ def carries(bench):
     target = bench.add(Target())
     echo = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     echo.bind(("127.0.0.1", 0))
-    echo.settimeout(2)
     port, udp = places.free_port(socket.SOCK_STREAM), places.free_port(socket.SOCK_DGRAM)
     gateways = Gateways(bench, None)
     gateways.start("ground", [f"tcp/{port}:127.0.0.1:{target.port}", f"udp/{udp}:127.0.0.1:{echo.getsockname()[1]}"])
@@ -154,24 +179,11 @@ def carries(bench):
         connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
         connection.settimeout(60)
-        answer = b""
-        while block := connection.recv(65536):
-            answer += block
+        answer = all_of(connection)
     took = time.monotonic() - began
     check(target.connections[0]["bytes"] == sent, f"{len(target.connections[0]['bytes'])} bytes arrived, or others")
     check(answer == sent[:1000], "the answer")
-    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    client.settimeout(0.5)
-    client.connect(("127.0.0.1", udp))
-    heard = 0
-    for number in range(20):
-        client.send(bytes([number]) * 200)
-        try:
-            data, source = echo.recvfrom(2000)
-            echo.sendto(data, source)
-            heard += client.recv(2000) == data
-        except TimeoutError:
-            pass
+    heard = echoed(echo, udp, 0.5)
     check(heard >= 10, f"{heard} of 20 datagrams came back")
     return f"3 MB in {took:.1f} s, {3_000_000 * 8 / took / 1e6:.2f} of 5 Mbit/s"
 
@@ -196,9 +208,7 @@ def by_serial(bench):
     threading.Thread(target=send_all, args=(connection, sent), daemon=True).start()
     beside = sorted(one_line(typing, number) for number in range(1, 13))
     connection.settimeout(60)
-    answer = b""
-    while block := connection.recv(65536):
-        answer += block
+    answer = all_of(connection)
     took = time.monotonic() - began
     check(target.connections[0]["bytes"] == sent, f"{len(target.connections[0]['bytes'])} bytes arrived, or others")
     check(answer == sent[:1000], "the answer")
@@ -319,24 +329,10 @@ def by_link(bench):
     flow = rig.ground.status()["gateway"]["flows"][0]
     check((flow["opened"], flow["mode"]) == ("here", "near-reliable"), f"the flow's status: {flow}")
     check("aquila_gateway_flows{" in rig.ground.fetch("/metrics")[1], "the gateway in the link's metrics")
-    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    client.settimeout(1)
-    client.connect(("127.0.0.1", udp))
-    echo.settimeout(1)
-    heard = 0
-    for number in range(20):
-        client.send(bytes([number]) * 200)
-        try:
-            data, source = echo.recvfrom(2000)
-            echo.sendto(data, source)
-            heard += client.recv(2000) == data
-        except TimeoutError:
-            pass
+    heard = echoed(echo, udp, 1)
     check(heard >= 15, f"{heard} of 20 datagrams came back")
     connection.settimeout(40)
-    answer = b""
-    while block := connection.recv(65536):
-        answer += block
+    answer = all_of(connection)
     busy_until = time.monotonic()
     took = busy_until - began
     check(target.connections[0]["bytes"] == sent, f"{len(target.connections[0]['bytes'])} bytes arrived, or others")
@@ -354,12 +350,7 @@ def by_link(bench):
     rig.air.wait_log("wants what is not allowed", 5)
 
     probe.end()
-    ms = {}
-    for name, way in probe.ways.items():
-        check(not way.lost(probe.flowing_since) and not way.twice(), f"{name}: lost {way.lost(probe.flowing_since)}, twice {way.twice()}")
-        idle = [times[0] - way.sent[n] for n, times in way.arrived.items() if probe.flowing_since < way.sent[n] < alone_until]
-        busy = [times[0] - way.sent[n] for n, times in way.arrived.items() if began < way.sent[n] < busy_until]
-        ms[name] = [1e3 * sorted(each)[len(each) * 95 // 100] for each in (idle, busy)]
+    ms = probe.beside((probe.flowing_since, alone_until), (began, busy_until), percent=95)
     check(all(busy < idle + 50 for idle, busy in ms.values()), f"95 of 100 commands within, alone and beside it: {ms}")
     text = ", ".join(f"{name} {idle:.1f} and {busy:.1f} ms" for name, (idle, busy) in ms.items())
     return f"8 MB at {rate:.1f} of 8 Mbit/s; 95 of 100 commands alone and beside it within: {text}"

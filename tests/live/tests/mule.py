@@ -311,12 +311,7 @@ def commands_beside(bench):
     time.sleep(10)
     busy_until, rate = time.monotonic(), 8e-6 * (given() - before) / (time.monotonic() - began)
     probe.end()
-    ms = {}
-    for name, way in probe.ways.items():
-        check(not way.lost(probe.flowing_since) and not way.twice(), f"{name}: lost {way.lost(probe.flowing_since)}, twice {way.twice()}")
-        idle = [times[0] - way.sent[n] for n, times in way.arrived.items() if probe.flowing_since < way.sent[n] < alone_until]
-        busy = [times[0] - way.sent[n] for n, times in way.arrived.items() if began < way.sent[n] < busy_until]
-        ms[name] = [1e3 * sorted(each)[len(each) * 99 // 100] for each in (idle, busy)]
+    ms = probe.beside((probe.flowing_since, alone_until), (began, busy_until), percent=99)
     # What is told comes each second or two.
     check(rate > 5, f"the file took {rate:.1f} Mbit/s of 8")
     # Queue, a packet and a half, and what a busy machine adds.

@@ -32,7 +32,8 @@ class Air:
             each.bind((ours, 0))
             each.settimeout(0.2)
             self.sockets.append(each)
-        self.far = [theirs for _, theirs in ends]
+        # A program that connects has any port.
+        self.far = [(theirs, 5000) for _, theirs in ends]
         self.cut = self.over = False
         self.bytes = 0
         for end in range(2):
@@ -43,7 +44,8 @@ class Air:
     def take(self, end, queue, ready):
         while not self.over:
             try:
-                packet = bytearray(self.sockets[end].recv(4096))
+                packet, self.far[end] = self.sockets[end].recvfrom(4096)
+                packet = bytearray(packet)
             except (TimeoutError, OSError):
                 continue
             self.bytes += len(packet)
@@ -66,11 +68,14 @@ class Air:
             if packet is None:
                 time.sleep(wait)
             elif not self.cut:
-                self.sockets[1 - end].sendto(packet, (self.far[1 - end], 5000))
+                self.sockets[1 - end].sendto(packet, self.far[1 - end])
+
+    def address(self, end):
+        ours, port = self.sockets[end].getsockname()
+        return f"{ours}:{port}"
 
     def spec(self, end):
-        ours, port = self.sockets[end].getsockname()
-        return f"udp:{self.far[end]}:5000>{ours}:{port},rate={self.rate}"
+        return f"udp:{self.far[end][0]}:5000>{self.address(end)},rate={self.rate}"
 
     def stop(self):
         self.over = True
@@ -118,10 +123,11 @@ class Server:
 
 
 class Bench2:
-    """Two machines with a gateway each: a client at one, servers at the other, of which one is on loopback only."""
+    """Two machines with a gateway each: a client at one, servers at the other, of which one is on loopback only. `by_link`: the gateways are
+    those of `aquila air` and `aquila ground`."""
 
-    def __init__(self, bench, **air):
-        self.bench = bench
+    def __init__(self, bench, by_link=False, **air):
+        self.bench, self.by_link = bench, by_link
         ends = [("10.77.1.1", "10.77.1.2"), ("10.77.2.1", "10.77.2.2")]
         self.places = [bench.add(places.Namespace(f"{ours}/24", f"{theirs}/24")) for ours, theirs in ends]
         self.air = bench.add(Air(ends, **air))
@@ -138,16 +144,20 @@ class Bench2:
         end = ("air", "ground").index(side)
         other = ("ground", "air")[end]
         self.starts += 1
-        command = [AQUILA, "gateway", "--side", side, "--key", self.keys[side][0], "--peer", self.keys[other][1]]
-        command += ["--state", self.bench.path(f"state-{side}"), "--radio", self.air.spec(end), "--log", "info"]
-        command += ["--status", "127.0.0.1:9420"]
+        if self.by_link:
+            way = ["--connect", self.air.address(end)] if side == "air" else ["--listen", "0.0.0.0:5000"]
+            command = [AQUILA, side, *way, "--mavlink", "udpin:127.0.0.1:14550"]
+        else:
+            command = [AQUILA, "gateway", "--side", side, "--radio", self.air.spec(end)]
+        command += ["--key", self.keys[side][0], "--peer", self.keys[other][1], "--state", self.bench.path(f"state-{side}")]
+        command += ["--log", "info", "--status", "127.0.0.1:9420"]
         if side == "air":
             command += ["--tun", "aquila0", "--allow", "tcp/127.0.0.0/8:5001-5002", "--allow", f"tcp/[{SERVICE_V6}]:*"]
         else:
             command += ["--intercept", f"tcp/{SERVICE}:*>127.0.0.1", "--intercept", f"tcp/[{SERVICE_V6}]:5001"]
         program = self.bench.add(Program(self.bench, f"gateway-{side}-{self.starts}", command, self.places[end]))
         self.programs[side] = program
-        program.wait_log("gateway started", 20)
+        program.wait_log("connections are carried" if self.by_link else "gateway started", 20)
         return program
 
     def status(self, side, path="/status"):
@@ -178,7 +188,15 @@ def ends_with(connection):
 
 @test("acknowledgements pass through: a shell and a file by a bad radio, IPv4 and IPv6", needs=["namespaces"], seconds=60)
 def file_and_shell(bench):
-    both = Bench2(bench)
+    return shell_and_file(Bench2(bench))
+
+
+@test("acknowledgements pass through the link: a shell and a file, IPv4 and IPv6", needs=["namespaces"], seconds=60)
+def by_link(bench):
+    return shell_and_file(Bench2(bench, by_link=True, lost=0.01, wrong=0.0))
+
+
+def shell_and_file(both):
     report = []
     for address, server in ((SERVICE, both.v4), (SERVICE_V6, both.v6)):
         connection = both.connect(address)

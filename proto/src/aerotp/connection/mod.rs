@@ -165,7 +165,7 @@ pub(super) struct Connection {
 pub(super) struct Disorder {
     /// So many may overtake another on a line before it counts as lost.
     pub segments: u64,
-    /// A gap is told of after so long.
+    /// A gap is told of, or given up, after so long at the earliest.
     pub patience: Duration,
     /// Ways that segments may take.
     pub lines: usize,
@@ -180,22 +180,23 @@ impl Connection {
         (local, remote): (Port, Port),
         first: Seq,
         initiated: bool,
-        Disorder { segments, patience, lines }: Disorder,
+        disorder: Disorder,
     ) -> Self {
         // Extended numbers begin above zero, so that older ones have one as well.
         let first = u64::from(first.0) | 1 << 32;
         let (reordering, patience) = match config.mode {
-            TransferMode::NearReliable => (None, patience),
-            _ => (Some(segments), Duration::ZERO),
+            TransferMode::NearReliable => (None, disorder.patience),
+            _ => (Some(disorder.segments), Duration::ZERO),
         };
-        let repair = if config.repeats() { Repair::Again } else { Repair::Never(config.hold) };
+        // What was overtaken is none that comes too late.
+        let repair = if config.repeats() { Repair::Again } else { Repair::Never(config.hold.max(disorder.patience)) };
         Self {
             id,
             config,
             local,
             remote,
             state: if initiated { State::AsynSent } else { State::Established },
-            sender: Sender::new(first, config.stream, reordering, lines),
+            sender: Sender::new(first, config.stream, reordering, disorder.lines),
             receiver: Receiver::new(first, repair, config.ordered, patience),
             coder: None,
             mender: None,

@@ -53,8 +53,8 @@ pub struct EndpointConfig {
     pub max_segment: usize,
     /// Segments that may overtake another on a line before it counts as lost: 1 on a radio, 3 on an IP path.
     pub reordering: u64,
-    /// In mode near-reliable, where the receiver says what is missing: how long it waits whether that was only overtaken. Zero on a
-    /// radio.
+    /// How long a receiver waits whether what is missing was only overtaken, before it says so (near-reliable) or takes it for lost (the
+    /// modes without repetition). Zero on a radio.
     pub patience: Duration,
     /// Round trip until it has been measured.
     pub assumed_rtt: Duration,
