@@ -444,7 +444,7 @@ impl QuicBearer {
 
     /// Largest datagram that fits one packet, in bytes.
     pub fn max_datagram(&mut self) -> Option<usize> {
-        self.active_mut()?.inner.datagrams().max_size()
+        self.active_mut()?.inner.unchanged().datagrams().max_size()
     }
 
     /// Sends a message, `head` and `body` joined, on a stream of its own; `token` comes back when it is acknowledged.
@@ -478,7 +478,7 @@ impl QuicBearer {
     pub fn is_drained_to(&mut self, connection: ConnectionId) -> bool {
         let conn = self.connection_mut(connection);
         // QUIC keeps some bytes of the space for itself.
-        conn.is_none_or(|conn| conn.inner.datagrams().send_buffer_space() >= transport::SEND_BUFFER - 256)
+        conn.is_none_or(|conn| conn.inner.unchanged().datagrams().send_buffer_space() >= transport::SEND_BUFFER - 256)
     }
 
     /// Tells QUIC that interface or address changed: probe at once, rotate the connection id, forget the back-off.
@@ -493,7 +493,7 @@ impl QuicBearer {
     /// Whether it was one.
     pub fn abandon_unanswered(&mut self, now: Instant) -> bool {
         let Some(conn) = self.active_mut() else { return false };
-        if !conn.inner.is_handshaking() || conn.inner.stats().udp_rx.datagrams > 0 {
+        if !conn.inner.is_handshaking() || conn.inner.unchanged().stats().udp_rx.datagrams > 0 {
             return false;
         }
         conn.abandon(now);
@@ -506,7 +506,7 @@ impl QuicBearer {
     pub fn abandon_aside(&mut self, now: Instant) {
         let Some(aside) = self.aside.filter(|aside| self.active != Some(*aside)) else { return };
         let Some(conn) = self.connection_mut(aside).filter(|conn| conn.inner.is_handshaking()) else { return };
-        let unheard = conn.inner.stats().udp_rx.datagrams == 0;
+        let unheard = conn.inner.unchanged().stats().udp_rx.datagrams == 0;
         conn.abandon(now);
         if unheard {
             self.book.on_unheard(&self.tls_client, &self.clock);
@@ -633,7 +633,7 @@ impl QuicBearer {
         let mut index = 0;
         while index < self.connections.len() {
             let conn = &mut self.connections[index];
-            while let Some(event) = conn.inner.poll_endpoint_events() {
+            while let Some(event) = conn.inner.unchanged().poll_endpoint_events() {
                 if let Some(reply) = self.endpoint.handle_event(conn.handle, event) {
                     conn.inner.handle_event(reply);
                 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use noq_proto::{
 };
 use rustls::pki_types::CertificateDer;
 
+use super::awake::Awake;
 use super::bearer::{BearerEvent, ConnectionId, DisconnectReason, Handle};
 use super::transport::OpenGate;
 use crate::identity::PublicKey;
@@ -51,7 +51,7 @@ pub(super) enum ConnEvent {
 pub(super) struct Conn {
     pub id: ConnectionId,
     pub handle: Handle,
-    pub inner: Connection,
+    pub inner: Awake,
     pub gate: Arc<OpenGate>,
     pub remote: SocketAddr,
     /// Protocols the client offered, if ours is not among them.
@@ -86,7 +86,7 @@ impl Conn {
         Self {
             id,
             handle,
-            inner,
+            inner: Awake::new(inner),
             gate,
             remote,
             offered: None,
@@ -113,7 +113,7 @@ impl Conn {
         if self.ended && self.goodbyes >= MAX_GOODBYES {
             return None;
         }
-        let transmit = self.inner.poll_transmit(now, NonZeroUsize::MIN, out)?;
+        let transmit = self.inner.poll_transmit(now, out)?;
         self.goodbyes += u8::from(self.ended);
         Some(transmit)
     }
@@ -182,7 +182,7 @@ impl Conn {
 
     /// Takes all events out of QUIC. Data is passed up only once the peer is known to be `peer`.
     pub fn drain_events(&mut self, peer: &PublicKey, out: &mut VecDeque<ConnEvent>) {
-        while let Some(event) = self.inner.poll() {
+        while let Some(event) = self.inner.unchanged().poll() {
             self.on_event(event, peer, out);
         }
         // Before the handshake is complete, only a resumed session tells who the client is.

@@ -1,5 +1,6 @@
 //! The QUIC bearer (RFC 9000, 9001, 9221), on `noq-proto` with everything that queues or decides taken out of it.
 
+mod awake;
 mod bearer;
 mod clock;
 mod connection;
