@@ -116,8 +116,10 @@ impl Trains {
     }
 
     /// What the arrivals up to now say; `None` if they say nothing. `in_doubt`: it is being found out whether the path has
-    /// become longer. `since_us`: packets that left earlier say little, for a while, since they left at another pace.
+    /// become longer. `since_us`, until the link has been found: packets that left earlier say little, for a while, since they left
+    /// at another pace.
     pub fn verdict(&mut self, in_doubt: bool, since_us: Option<u64>) -> Option<Verdict> {
+        let found = since_us.is_none();
         let (newest_sent, newest) = self.last?;
         while self.samples.front().is_some_and(|sample| sample.arrived_us + LONG_SPAN_US < newest) {
             self.samples.pop_front();
@@ -126,21 +128,21 @@ impl Trains {
             return None;
         }
         if let Some(since_us) = since_us {
-            let verdict = self.judge(newest, false, since_us);
+            let verdict = self.judge(newest, false, since_us, found);
             if verdict.is_some() || newest_sent < since_us + SPAN_US {
                 return verdict;
             }
         }
-        self.judge(newest, false, 0).or_else(|| {
+        self.judge(newest, false, 0, found).or_else(|| {
             // Frames of a packet or two have no trains to speak of.
-            let all = if in_doubt { None } else { Some(self.judge(newest, true, 0)) };
+            let all = if in_doubt { None } else { Some(self.judge(newest, true, 0, found)) };
             all.map(|verdict| {
                 verdict.unwrap_or(Verdict::Free { received: self.received(newest), at_least: Bitrate::ZERO })
             })
         })
     }
 
-    fn judge(&self, newest: u64, with_doubtful: bool, since_us: u64) -> Option<Verdict> {
+    fn judge(&self, newest: u64, with_doubtful: bool, since_us: u64, found: bool) -> Option<Verdict> {
         let (mut taken, mut taken_us, mut busy, mut pairs) = (0, 0, 0, 0);
         let (mut offered, mut offered_us) = (0, 0);
         for sample in self.samples.iter().rev() {
@@ -164,7 +166,10 @@ impl Trains {
         }
         let rate = |bytes, us: u64| Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(us.max(100)));
         let (carried, offered) = (rate(taken, taken_us), rate(offered, offered_us));
-        if offered_us == 0 || carried < offered * AS_IT_LEFT {
+        // A handful of packets, of which the last was late by a scheduler's whim, would seem to have met a limit; but where there is one,
+        // packets wait for each other.
+        let tells = found || busy > 0;
+        if tells && (offered_us == 0 || carried < offered * AS_IT_LEFT) {
             return Some(Verdict::Limited(carried));
         }
         // What came faster than it left was held back, and let go at once.

@@ -80,6 +80,9 @@ const LONG_FEEDBACK_SPAN: Duration = Duration::from_secs(10);
 /// Growth per update while nothing waits, to at most so many times what arrives and this more.
 const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.2;
+/// Who always has something to send proves no more than the window lets him; once nothing has waited in the network for so many updates
+/// he grows as at first.
+const FREE_UPDATES: u32 = 3;
 const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
 /// The same if packets came one by one, which proves nothing: where each takes a tenth of a second, more is a queue.
@@ -113,6 +116,8 @@ pub struct Fpv2 {
     found: bool,
     /// When the capacity last grew to what was proven, by the sender's clock, µs.
     proven_us: Option<u64>,
+    /// Updates in a row that found no limit.
+    free: u32,
     trains: Trains,
     company: Company,
     /// Somebody else keeps the queue long.
@@ -146,6 +151,7 @@ impl Fpv2 {
             range,
             found: false,
             proven_us: None,
+            free: 0,
             trains: Trains::default(),
             company: Company::new(),
             crowded: false,
@@ -201,7 +207,7 @@ impl Fpv2 {
 
     fn update_capacity(&mut self, now: Instant, now_us: u64) {
         // Until the link has been found, each growth is judged by what left after the one before it.
-        let since_us = self.proven_us.filter(|_| !self.found);
+        let since_us = (!self.found).then(|| self.proven_us.unwrap_or(0));
         let Some(verdict) = self.trains.verdict(self.base.is_in_doubt(), since_us) else { return };
         // On a slow link there may be too few packets to tell; a queue that stays tells as much.
         let waits =
@@ -214,11 +220,14 @@ impl Fpv2 {
             Verdict::Limited(sample) => {
                 self.capacity = sample;
                 self.found = true;
+                self.free = 0;
             }
             Verdict::Free { received, at_least } => {
-                let growth = if self.found { GROWTH } else { FIRST_GROWTH };
+                self.free += 1;
+                let held_back = self.found && self.free > FREE_UPDATES && self.is_saturated();
+                let growth = if self.found && !held_back { GROWTH } else { FIRST_GROWTH };
                 let grown = (self.capacity * growth).max(at_least);
-                let proven = at_least * GROWTH;
+                let proven = at_least * if held_back { FIRST_GROWTH } else { GROWTH };
                 let most = match (self.found, at_least > Bitrate::ZERO) {
                     (_, false) => received * UNPROVEN_SHARE + UNPROVEN_ROOM,
                     (false, true) => proven,

@@ -99,9 +99,9 @@ fn the_capacity_is_found_within_two_seconds_and_followed_down_within_a_third_of_
     link.run(&mut controller, 0, 2_000);
     assert!(is_near(controller.capacity(), 5.0), "{:?}", controller.capacity());
     link.rate = Bitrate::mbps(1);
-    link.run(&mut controller, 2_000, 2_330);
+    link.run(&mut controller, 2_000, 2_333);
     assert!(is_near(controller.capacity(), 1.0), "{:?}", controller.capacity());
-    link.run(&mut controller, 2_330, 6_000);
+    link.run(&mut controller, 2_333, 6_000);
     assert!((0.6..0.95).contains(&controller.target_rate().as_mbps()), "{:?}", controller.target_rate());
     assert!(controller.queue_delay() < Duration::from_millis(60), "{:?}", controller.queue_delay());
 }
@@ -209,4 +209,30 @@ fn a_receivers_clock_that_runs_faster_is_no_queue() {
     assert!(base.value().unwrap() - deaf.value().unwrap() <= 10_000);
     base.on_round_trip(start + Duration::from_millis(20_020), Duration::ZERO, 0);
     assert_eq!(base.value(), deaf.value());
+}
+
+/// Five packets, (left, waited on the way) in µs, on a path of 20 ms.
+fn five(packets: [(u64, u64); 5]) -> Trains {
+    let mut trains = Trains::default();
+    for (sent_us, waited_us) in packets {
+        trains.on_arrival(Arrival { sent_us, arrived_us: sent_us + 20_000 + waited_us, bytes: 1200 }, 20_000, 22_000);
+    }
+    trains
+}
+
+#[test]
+fn a_packet_that_is_late_alone_is_no_limit_while_the_link_is_being_found() {
+    let late = [(0, 0), (5_000, 0), (10_000, 0), (15_000, 0), (20_000, 7_400)];
+    let carried = Bitrate::from_transfer(ByteCount(4_800), Duration::from_micros(27_400));
+    let expected = Verdict::Free { received: Bitrate(320_000), at_least: carried };
+    assert_eq!(five(late).verdict(false, Some(0)), Some(expected));
+    assert_eq!(
+        five(late).verdict(false, None),
+        Some(Verdict::Limited(carried)),
+        "later a mistake of a moment is mended soon"
+    );
+    // Each waits for the one before it.
+    let waiting = [(0, 0), (1_000, 2_800), (2_000, 5_600), (3_000, 8_400), (4_000, 11_200)];
+    let carried = Bitrate::from_transfer(ByteCount(4_800), Duration::from_micros(15_200));
+    assert_eq!(five(waiting).verdict(false, Some(0)), Some(Verdict::Limited(carried)));
 }
