@@ -82,7 +82,7 @@ const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.2;
 /// Who always has something to send proves no more than the window lets him; once nothing has waited in the network for so many updates
 /// he grows as at first.
-const FREE_UPDATES: u32 = 3;
+const FREE_UPDATES: u32 = 10;
 const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
 /// The same if packets came one by one, which proves nothing: where each takes a tenth of a second, more is a queue.
