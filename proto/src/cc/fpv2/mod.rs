@@ -80,14 +80,14 @@ const LONG_FEEDBACK_SPAN: Duration = Duration::from_secs(10);
 /// Growth per update while nothing waits, to at most so many times what arrives and this more.
 const GROWTH: f64 = 1.06;
 const FIRST_GROWTH: f64 = 1.2;
-/// Who always has something to send proves no more than the window lets him; once nothing has waited in the network for so many updates
-/// he grows as at first.
-const FREE_UPDATES: u32 = 10;
 const GROWTH_SHARE: f64 = 3.0;
 const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
 /// The same if packets came one by one, which proves nothing: where each takes a tenth of a second, more is a queue.
 const UNPROVEN_SHARE: f64 = 1.25;
 const UNPROVEN_ROOM: Bitrate = Bitrate::kbps(20);
+/// Who always has something to send proves no more than the window lets him; once he has met no limit for so many updates
+/// he grows as at first.
+const FREE_UPDATES: u32 = 10;
 /// In place of the pacing gain until the link has been found.
 const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
