@@ -112,16 +112,21 @@ class Gateways:
         program.wait_log("gateway started", 20)
         return program
 
-    def has_stored_end(self, side):
-        return custody_has_end(self.bench.path(f"state-{side}"))
+    def custody(self, side):
+        return custody(self.bench.path(f"state-{side}"))
 
     def kill(self, side):
         self.programs[side].end(signal.SIGKILL)
 
 
-def custody_has_end(state):
-    """Whether a connection's end is in custody."""
-    for log in glob.glob(f"{state}/gateway/*/custody/*.log"):
+def custody(state):
+    """Logs of the connections in custody; that of a connection before may be on its way out."""
+    return set(glob.glob(f"{state}/gateway/*/custody/*.log"))
+
+
+def have_end(logs):
+    """Whether the end of one of these connections is in custody."""
+    for log in logs:
         try:
             with open(log, "rb") as file:
                 records = file.read()
@@ -250,7 +255,7 @@ def killed(bench):
     whole = partial = 0
     for number in range(KILLS):
         sent = luck.randbytes(300_000)
-        before = len(target.connections)
+        before, former = len(target.connections), gateways.custody("ground")
         connection = socket.create_connection(("127.0.0.1", port))
         is_whole = number % 3 != 2
         if is_whole:
@@ -258,7 +263,7 @@ def killed(bench):
             connection.shutdown(socket.SHUT_WR)
             wait_until("all is acknowledged", lambda: unacknowledged(connection) == 0, 10)
             # The kernel acknowledges before the gateway has read: what is promised begins when that has stored the end.
-            wait_until("all is stored", lambda: gateways.has_stored_end("ground") or ends(target, before, sent), 10)
+            wait_until("all is stored", lambda: have_end(gateways.custody("ground") - former) or ends(target, before, sent), 10)
         else:
             threading.Thread(target=push, args=(connection, sent), daemon=True).start()
         time.sleep(luck.random() * (0.5 if is_whole else 0.05))
@@ -365,13 +370,13 @@ def by_link_killed(bench):
     luck = random.Random(6)
     for number in range(4):
         sent = luck.randbytes(400_000)
-        before = len(target.connections)
+        before, former = len(target.connections), custody(rig.state["ground"])
         if number == 2:
             rig.relay.tell("outage begin")
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
-            stored = lambda: custody_has_end(rig.state["ground"]) or ends(target, before, sent)
+            stored = lambda: have_end(custody(rig.state["ground"]) - former) or ends(target, before, sent)
             wait_until("all is stored", stored, 20)
         time.sleep(luck.random() * 0.4)
         rig.ground.end(signal.SIGKILL)
