@@ -20,10 +20,11 @@ use crate::{Bitrate, ByteCount, Class};
 
 /// Control frames handed over for one packet.
 const CONTROL_PACKET: usize = 1000;
-/// While nothing is heard: time between probes, by how long the silence has lasted.
+/// While nothing is heard: time between probes, by how long the silence has lasted. An aircraft that goes round comes back within two
+/// minutes, and what a probe waits is lost of the contact.
 const PROBES: [(Duration, Duration); 3] = [
     (Duration::from_secs(3), Duration::from_millis(40)),
-    (Duration::from_secs(30), Duration::from_millis(100)),
+    (Duration::from_secs(120), Duration::from_millis(100)),
     (Duration::MAX, Duration::from_millis(250)),
 ];
 /// Control frames in a probe: it may queue up in the network, so it is kept small.
