@@ -116,10 +116,9 @@ impl Trains {
     }
 
     /// What the arrivals up to now say; `None` if they say nothing. `in_doubt`: it is being found out whether the path has
-    /// become longer. `since_us`, until the link has been found: packets that left earlier say little, for a while, since they left
-    /// at another pace.
-    pub fn verdict(&mut self, in_doubt: bool, since_us: Option<u64>) -> Option<Verdict> {
-        let found = since_us.is_none();
+    /// become longer. `found`: the link has been the limit before. `since_us`: packets that left earlier say little, for a while,
+    /// since they left at another pace.
+    pub fn verdict(&mut self, in_doubt: bool, found: bool, since_us: Option<u64>) -> Option<Verdict> {
         let (newest_sent, newest) = self.last?;
         while self.samples.front().is_some_and(|sample| sample.arrived_us + LONG_SPAN_US < newest) {
             self.samples.pop_front();
@@ -128,21 +127,21 @@ impl Trains {
             return None;
         }
         if let Some(since_us) = since_us {
-            let verdict = self.judge(newest, false, since_us, found);
+            let verdict = self.judge(newest, found, false, since_us);
             if verdict.is_some() || newest_sent < since_us + SPAN_US {
                 return verdict;
             }
         }
-        self.judge(newest, false, 0, found).or_else(|| {
+        self.judge(newest, found, false, 0).or_else(|| {
             // Frames of a packet or two have no trains to speak of.
-            let all = if in_doubt { None } else { Some(self.judge(newest, true, 0, found)) };
+            let all = if in_doubt { None } else { Some(self.judge(newest, found, true, 0)) };
             all.map(|verdict| {
                 verdict.unwrap_or(Verdict::Free { received: self.received(newest), at_least: Bitrate::ZERO })
             })
         })
     }
 
-    fn judge(&self, newest: u64, with_doubtful: bool, since_us: u64, found: bool) -> Option<Verdict> {
+    fn judge(&self, newest: u64, found: bool, with_doubtful: bool, since_us: u64) -> Option<Verdict> {
         let (mut taken, mut taken_us, mut busy, mut pairs) = (0, 0, 0, 0);
         let (mut offered, mut offered_us) = (0, 0);
         for sample in self.samples.iter().rev() {

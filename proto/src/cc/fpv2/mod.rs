@@ -207,8 +207,8 @@ impl Fpv2 {
 
     fn update_capacity(&mut self, now: Instant, now_us: u64) {
         // Until the link has been found, each growth is judged by what left after the one before it.
-        let since_us = (!self.found).then(|| self.proven_us.unwrap_or(0));
-        let Some(verdict) = self.trains.verdict(self.base.is_in_doubt(), since_us) else { return };
+        let since_us = self.proven_us.filter(|_| !self.found);
+        let Some(verdict) = self.trains.verdict(self.base.is_in_doubt(), self.found, since_us) else { return };
         // On a slow link there may be too few packets to tell; a queue that stays tells as much.
         let waits =
             !self.base.is_in_doubt() && self.base.floor_us() > base::suspicious_us(self.capacity.0 as f64 / 8.0);
@@ -225,7 +225,7 @@ impl Fpv2 {
             Verdict::Free { received, at_least } => {
                 self.free += 1;
                 let held_back = self.found && self.free > FREE_UPDATES && self.is_saturated();
-                let growth = if self.found && !held_back { GROWTH } else { FIRST_GROWTH };
+                let growth = if held_back || !self.found { FIRST_GROWTH } else { GROWTH };
                 let grown = (self.capacity * growth).max(at_least);
                 let proven = at_least * if held_back { FIRST_GROWTH } else { GROWTH };
                 let most = match (self.found, at_least > Bitrate::ZERO) {

@@ -13,13 +13,15 @@ struct FakeLink {
     free_us: u64,
     /// Sent, arrives.
     under_way: Vec<(u64, u64)>,
+    /// There is always more to send, as of bulk, in place of the camera.
+    flooded: bool,
 }
 
 const PACKET: ByteCount = ByteCount(1200);
 
 impl FakeLink {
     fn new(rate: Bitrate) -> Self {
-        Self { start: Instant::now(), rate, delay_us: 20_000, free_us: 0, under_way: Vec::new() }
+        Self { start: Instant::now(), rate, delay_us: 20_000, free_us: 0, under_way: Vec::new(), flooded: false }
     }
 
     fn at(&self, us: u64) -> Instant {
@@ -28,12 +30,12 @@ impl FakeLink {
 
     /// A camera that makes what it is asked for, 30 times a second, from one time to another; gives what was skipped.
     fn run(&mut self, controller: &mut Fpv2, from_ms: u64, to_ms: u64) -> usize {
-        let (mut queued, mut next_us, mut skipped) = (0, from_ms * 1000, 0);
+        let (mut queued, mut next_us, mut skipped) = (if self.flooded { u64::MAX } else { 0 }, from_ms * 1000, 0);
         for ms in from_ms..to_ms {
             let now = self.at(ms * 1000);
             let load = self.load(queued);
             controller.poll(now, load);
-            if ms % 33 == 0 {
+            if ms % 33 == 0 && !self.flooded {
                 match controller.may_encode(now, load) {
                     true => queued += controller.range.clamp(controller.target_rate()).bytes_in(FRAME).0.max(1),
                     false => skipped += 1,
@@ -56,10 +58,11 @@ impl FakeLink {
     }
 
     fn load(&self, queued: u64) -> Load {
+        let (queued, beside) = if self.flooded { (0, 1_000_000) } else { (queued, 0) };
         Load {
             in_flight: ByteCount(self.under_way.len() as u64 * PACKET.0),
             queued: ByteCount(queued),
-            ..Load::default()
+            beside: ByteCount(beside),
         }
     }
 
@@ -211,6 +214,19 @@ fn a_receivers_clock_that_runs_faster_is_no_queue() {
     assert_eq!(base.value(), deaf.value());
 }
 
+#[test]
+fn what_is_held_back_by_the_window_alone_grows_as_at_first_after_ten_updates() {
+    let mut link = FakeLink { flooded: true, ..FakeLink::new(Bitrate::mbps(2)) };
+    let mut controller = controller();
+    link.run(&mut controller, 0, 2_000);
+    assert!(is_near(controller.capacity(), 2.0), "{:?}", controller.capacity());
+    link.rate = Bitrate::mbps(40);
+    link.run(&mut controller, 2_000, 2_300);
+    assert!(controller.capacity() < Bitrate::mbps(4), "carefully at first: {:?}", controller.capacity());
+    link.run(&mut controller, 2_300, 4_500);
+    assert!(is_near(controller.capacity(), 40.0), "{:?}", controller.capacity());
+}
+
 /// Five packets, (left, waited on the way) in µs, on a path of 20 ms.
 fn five(packets: [(u64, u64); 5]) -> Trains {
     let mut trains = Trains::default();
@@ -225,14 +241,14 @@ fn a_packet_that_is_late_alone_is_no_limit_while_the_link_is_being_found() {
     let late = [(0, 0), (5_000, 0), (10_000, 0), (15_000, 0), (20_000, 7_400)];
     let carried = Bitrate::from_transfer(ByteCount(4_800), Duration::from_micros(27_400));
     let expected = Verdict::Free { received: Bitrate(320_000), at_least: carried };
-    assert_eq!(five(late).verdict(false, Some(0)), Some(expected));
+    assert_eq!(five(late).verdict(false, false, None), Some(expected));
     assert_eq!(
-        five(late).verdict(false, None),
+        five(late).verdict(false, true, None),
         Some(Verdict::Limited(carried)),
         "later a mistake of a moment is mended soon"
     );
     // Each waits for the one before it.
     let waiting = [(0, 0), (1_000, 2_800), (2_000, 5_600), (3_000, 8_400), (4_000, 11_200)];
     let carried = Bitrate::from_transfer(ByteCount(4_800), Duration::from_micros(15_200));
-    assert_eq!(five(waiting).verdict(false, Some(0)), Some(Verdict::Limited(carried)));
+    assert_eq!(five(waiting).verdict(false, false, None), Some(Verdict::Limited(carried)));
 }
