@@ -167,6 +167,29 @@ fn one_of_two_is_cut_while_video_fills_it() {
 }
 
 #[test]
+fn what_is_lost_on_the_bearer_that_is_left_is_sent_again_though_the_other_stays_silent() {
+    let mut worst = Duration::ZERO;
+    for after in (0..400).step_by(10) {
+        let mut pair = over(1, &normal(&[path(10, 20, 0.0), path(10, 35, 0.0)]));
+        pair.connect();
+        pair.run_until(ms(3_000));
+        pair.begin_outage_of(0, &BOTH, Outage::Drop);
+        pair.run_until(ms(3_000 + after));
+        pair.begin_outage_of(1, &BOTH, Outage::Drop);
+        // Both its first copies are lost. The first bearer is probed from some time on, with what is unacknowledged.
+        BOTH.into_iter().for_each(|from| pair.send_command(from));
+        pair.run_until(ms(3_030 + after));
+        pair.end_outage_of(1);
+        pair.run_until(ms(8_000));
+        assert_exactly_once(&pair);
+        let latencies = BOTH.into_iter().flat_map(|to| pair.latencies(to, ms(3_000)));
+        worst = latencies.fold(worst, Duration::max);
+    }
+    // 1.25 round trips of the second and 10 ms after the first, and its way.
+    assert!(worst < ms(98 + 35 + 5), "{worst:?}");
+}
+
+#[test]
 fn a_bearer_that_delivers_only_one_direction_is_used_in_that_one() {
     for dead in BOTH {
         let mut pair = over(3, &normal(&[path(10, 40, 0.1), path(10, 20, 0.0)]));

@@ -251,8 +251,11 @@ impl Session {
             // Nothing is unacknowledged: a heartbeat is probe enough.
             return self.bearers[index].outbound.is_live_now() && self.send_heartbeat(now, index);
         }
-        for seq in &copied {
-            self.outbox.on_copied(now, *seq);
+        // While the other side is heard on another bearer, copies on that one are not to wait for what nobody may hear.
+        if !self.is_up() {
+            for seq in &copied {
+                self.outbox.on_copied(now, *seq);
+            }
         }
         self.counters.copies_sent += copied.len() as u64;
         self.counters.redundant_bytes += body.len() as u64;
