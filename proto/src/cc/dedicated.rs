@@ -35,6 +35,8 @@ pub struct DedicatedConfig {
     pub initial: Bitrate,
     /// What may wait in front of the radio.
     pub queue: Duration,
+    /// The same while there is nothing but files: what waits keeps the radio busy while a machine has other things to do.
+    pub unhurried_queue: Duration,
     /// Datagrams leave at this multiple of the rate while less waits.
     pub pacing_gain: f64,
     /// A datagram leaves this often while nothing is heard.
@@ -46,6 +48,7 @@ impl Default for DedicatedConfig {
         Self {
             initial: Bitrate::kbps(1_000),
             queue: Duration::from_millis(15),
+            unhurried_queue: Duration::from_millis(40),
             pacing_gain: 1.25,
             probe_every: Duration::from_millis(20),
         }
@@ -219,7 +222,8 @@ impl Dedicated {
 
     /// What may wait: two packets at least.
     fn queue(&self) -> Duration {
-        self.config.queue.max(self.rate.time_for(TWO_PACKETS))
+        let queue = if self.load.unhurried { self.config.unhurried_queue } else { self.config.queue };
+        queue.max(self.rate.time_for(TWO_PACKETS))
     }
 
     fn waits(&self) -> Duration {

@@ -70,6 +70,8 @@ pub struct Load {
     pub queued: ByteCount,
     /// Bytes of telemetry and bulk that wait behind it or in front of it.
     pub beside: ByteCount,
+    /// Nothing but files and bulk has passed for seconds: nobody minds a longer queue.
+    pub unhurried: bool,
 }
 
 /// What is known of the fate of what was sent.

@@ -82,17 +82,19 @@ impl BulkSender {
         self.due > 0 || (!self.waiting.is_empty() && self.kept_bytes < MAX_KEPT && self.next < self.limit)
     }
 
-    /// The next piece to send, of at most `max` bytes: one that was lost, or the next.
-    pub fn next_piece(&mut self, max: usize) -> Option<Piece> {
+    /// The next piece to send, of at most `room` bytes with its header: one that was lost, or the next.
+    pub fn next_piece(&mut self, room: usize) -> Option<Piece> {
         if let Some((offset, kept)) = self.kept.iter().find(|(_, kept)| kept.sent.is_none()).filter(|_| self.due > 0) {
-            let fits = kept.bytes.len() <= max;
-            return fits.then(|| self.piece(*offset, kept.bytes.clone()));
+            let piece = self.piece(*offset, kept.bytes.clone());
+            return Some(piece).filter(|piece| piece.header.len() + piece.bytes.len() <= room);
         }
         if !self.has_piece() {
             return None;
         }
-        let room = usize::try_from(self.limit - self.next).unwrap_or(usize::MAX);
-        let bytes = self.waiting.split_to(self.waiting.len().min(max).min(room)).freeze();
+        let header = BulkPiece { stream: self.stream, offset: self.next };
+        let max = room.checked_sub(header.len()).filter(|max| *max > 0)?;
+        let window = usize::try_from(self.limit - self.next).unwrap_or(usize::MAX);
+        let bytes = self.waiting.split_to(self.waiting.len().min(max).min(window)).freeze();
         self.kept_bytes += bytes.len();
         let offset = self.next;
         self.next += bytes.len() as u64;
@@ -268,18 +270,21 @@ mod tests {
     #[test]
     fn what_left_on_a_bearer_that_is_gone_leaves_again_on_another() {
         let mut sender = BulkSender::new(1);
-        sender.write(&[1; 3_000]);
+        sender.write(&[1; 2_500]);
+        let mut offsets = Vec::new();
         for (n, bearer) in [0, 1, 0].into_iter().enumerate() {
             let piece = sender.next_piece(1_000).unwrap();
             sender.on_sent(piece.header.offset, id(bearer, n as u64));
+            offsets.push(piece.header.offset);
         }
+        assert_eq!(offsets, [0, 998, 998 + 997], "a piece and its header fill a packet");
         assert!(!sender.has_piece());
         sender.on_bearer_gone(BearerId::FIRST);
         assert_eq!(sender.next_piece(1_000).unwrap().header.offset, 0);
         sender.on_sent(0, id(1, 9));
         // It had arrived after all, which is heard of late; the copy is then no news.
-        sender.on_fate(2_000, id(0, 2), true);
-        sender.on_fate(1_000, id(1, 1), true);
+        sender.on_fate(offsets[2], id(0, 2), true);
+        sender.on_fate(offsets[1], id(1, 1), true);
         sender.on_fate(0, id(0, 0), false);
         assert!(!sender.has_piece(), "its last sending is still under way");
         sender.on_fate(0, id(1, 9), false);

@@ -9,6 +9,7 @@ mod carrier;
 mod config;
 mod control;
 mod event;
+mod haste;
 #[cfg(test)]
 mod lies;
 mod link_state;
@@ -52,6 +53,7 @@ use crate::wire::flow;
 use crate::{BearerId, Bitrate, Class};
 use bearer::{Bearer, Clock};
 use carrier::{CarrierEvent, Leaves};
+use haste::Haste;
 use parity::Repairs;
 use receipts::Receipts;
 use receive::{Inbound, Received};
@@ -96,6 +98,7 @@ pub struct Session {
     video_route: Route,
     /// The link's: the best of its bearers'.
     state: LinkState,
+    haste: Haste,
     budget: Budget,
     receipts: Receipts,
     outbox: Outbox,
@@ -176,6 +179,7 @@ impl Session {
             telemetry_route: Route::default(),
             video_route: Route::default(),
             state: LinkState::Down,
+            haste: Haste::default(),
             budget: Budget::default(),
             receipts: Receipts::default(),
             outbox: Outbox::new(config.control),
@@ -405,7 +409,7 @@ impl Session {
     /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out.
     pub fn next_frame(&mut self, now: Instant) -> Option<Bitrate> {
         let index = self.video_bearer();
-        let load = self.load(index);
+        let load = self.load(now, index);
         self.bearers[index].controller.poll(now, load);
         let wanted = self.beside_parity(self.bearers[index].controller.target_rate());
         self.may_encode(now, load).then(|| self.encoder_lag.ask(wanted))
@@ -445,6 +449,9 @@ impl Session {
 
     /// What every input may have caused.
     fn after_input(&mut self, now: Instant) {
+        let hurried = [Class::Control, Class::Telemetry, Class::Video].map(Class::index);
+        let Counters { accepted, delivered, .. } = &self.counters;
+        self.haste.note(now, hurried.map(|class| accepted[class] + delivered[class]).iter().sum());
         for index in 0..self.bearers.len() {
             while let Some(event) = self.bearers[index].carrier.poll_event() {
                 match event {
@@ -540,7 +547,7 @@ impl Session {
 
     fn update_target(&mut self, now: Instant) {
         let index = self.video_bearer();
-        let load = self.load(index);
+        let load = self.load(now, index);
         self.bearers[index].controller.poll(now, load);
         self.target_looked_at = Some(now);
         let target = self.target_rate();
@@ -561,7 +568,7 @@ impl Session {
     fn update_hold(&mut self, now: Instant) {
         let mut load = Load::default();
         for index in 0..self.bearers.len() {
-            let own = self.load(index);
+            let own = self.load(now, index);
             self.bearers[index].controller.poll(now, own);
             if index == self.video_bearer() {
                 load = own;

@@ -23,6 +23,7 @@ impl Session {
         self.begin_input(now);
         let taken = bytes.len() <= self.longest_parcel() && self.parcels.push(port, token, bytes);
         if taken {
+            self.haste.note_parcel(now, port);
             self.counters.accepted[Class::Bulk.index()] += 1;
         }
         self.after_input(now);

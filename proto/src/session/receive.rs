@@ -331,6 +331,7 @@ impl Session {
             parcel if flow::is_parcel(parcel) => {
                 self.count_delivered(Class::Bulk, body.len());
                 if let Some(port) = ParcelPort::new((parcel - flow::PARCELS) as u8) {
+                    self.haste.note_parcel(now, port);
                     self.events.push_back(Event::Parcel { port, bytes: Bytes::copy_from_slice(body) });
                 }
             }
@@ -392,7 +393,7 @@ impl Session {
         };
         let now_us = self.clock.us(now);
         self.bearers[index].sent.on_feedback(&feedback);
-        let load = self.load(index);
+        let load = self.load(now, index);
         let bearer = &mut self.bearers[index];
         bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });
         self.on_fates(now, index);

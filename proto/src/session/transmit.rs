@@ -14,15 +14,12 @@ use crate::quic::ConnectionId;
 use crate::sched::reserve;
 use crate::signing::Place;
 use crate::video::MIN_PAYLOAD;
-use crate::wire::datagram::{BulkPiece, Heartbeat};
+use crate::wire::datagram::Heartbeat;
 use crate::wire::flow;
 use crate::wire::message::{MessageHeader, put_copy};
 use crate::wire::repair::VideoRepair;
 use crate::{ByteCount, Class, Usage};
 
-/// Left free in video packets for an acknowledgement, which otherwise costs a packet of its own; a repair fills it.
-pub(super) const ACK_ROOM: usize = 16;
-const _: () = assert!(VideoRepair::OVERHEAD <= ACK_ROOM);
 /// A batch of transactions without news after 1.5 round trips and this, for the peer's report, is sent again.
 const BATCH_MARGIN: Duration = Duration::from_millis(50);
 
@@ -300,12 +297,13 @@ impl Session {
     /// Most bytes of a fragment on a bearer; with repairs, of one that a repair can bring back on any other.
     pub(super) fn fragment_room(&mut self, way: usize) -> usize {
         let mut room = self.bearers[way].max_body();
+        let active = self.repairs.is_active();
         for index in 0..self.bearers.len() {
-            if self.repairs.is_active() && self.may_repair(index) {
+            if active && self.may_repair(index) {
                 room = room.min(self.bearers[index].max_body());
             }
         }
-        room.saturating_sub(ACK_ROOM).max(MIN_PAYLOAD)
+        room.saturating_sub(if active { VideoRepair::OVERHEAD } else { 0 }).max(MIN_PAYLOAD)
     }
 
     /// Bulk takes what is left of any bearer that may be used for it.
@@ -314,10 +312,10 @@ impl Session {
             return false;
         }
         let bearer = &mut self.bearers[index];
-        let max = bearer.max_body().saturating_sub(BulkPiece::MAX_LEN + ACK_ROOM);
-        let Some(piece) = self.bulk_out.next_piece(max) else { return false };
+        let room = bearer.max_body();
+        let Some(piece) = self.bulk_out.next_piece(room) else { return false };
         let datagram_id = bearer.next_datagram();
-        let mut datagram = bearer.start_datagram(now, flow::BULK, BulkPiece::MAX_LEN + piece.bytes.len());
+        let mut datagram = bearer.start_datagram(now, flow::BULK, piece.header.len() + piece.bytes.len());
         piece.header.put(&mut datagram);
         datagram.extend_from_slice(&piece.bytes);
         bearer.pace(now, datagram.len() + PACKET_OVERHEAD);
@@ -387,7 +385,7 @@ impl Session {
     }
 
     /// What waits for a bearer and what is under way on it.
-    pub(super) fn load(&self, index: usize) -> Load {
+    pub(super) fn load(&self, now: Instant, index: usize) -> Load {
         let takes = |class| self.way_of(class) == Some(index);
         let queued = match takes(Class::Video) {
             true => self.video_out.iter().map(|queue| queue.queued_bytes().0).sum(),
@@ -395,7 +393,12 @@ impl Session {
         };
         let telemetry = if takes(Class::Telemetry) { self.telemetry.waiting().1 } else { 0 };
         let bulk = if self.bulk_out.has_piece() { self.bulk_out.bytes().0 } else { 0 } + self.parcels.bytes();
-        Load { in_flight: self.in_flight(index), queued: ByteCount(queued), beside: ByteCount::from(telemetry + bulk) }
+        Load {
+            in_flight: self.in_flight(index),
+            queued: ByteCount(queued),
+            beside: ByteCount::from(telemetry + bulk),
+            unhurried: self.haste.is_gone(now),
+        }
     }
 
     /// What is under way on a bearer and not paid for by the C2 reserve.

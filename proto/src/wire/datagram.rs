@@ -2,7 +2,7 @@
 
 use bytes::BufMut;
 
-use super::varint::{put_varint, take_varint};
+use super::varint::{put_varint, take_varint, varint_len};
 use super::{flow, take_u16, take_u32};
 
 /// Header of every datagram but feedback: flow id, transport sequence number, and but for parcels send time.
@@ -17,8 +17,8 @@ pub struct DatagramHeader {
 }
 
 impl DatagramHeader {
-    /// Longest header in bytes.
-    pub const MAX_LEN: usize = 8 + 2 + 4;
+    /// Longest header in bytes: all our flow ids take one.
+    pub const MAX_LEN: usize = 1 + 2 + 4;
 
     /// Writes the header.
     pub fn put(&self, out: &mut impl BufMut) {
@@ -75,8 +75,10 @@ pub struct BulkPiece {
 }
 
 impl BulkPiece {
-    /// Longest header in bytes.
-    pub const MAX_LEN: usize = 8 + 8;
+    /// Length of the header in bytes.
+    pub fn len(&self) -> usize {
+        varint_len(self.stream) + varint_len(self.offset)
+    }
 
     /// Writes the header.
     pub fn put(&self, out: &mut impl BufMut) {

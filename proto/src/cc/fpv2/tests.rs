@@ -63,6 +63,7 @@ impl FakeLink {
             in_flight: ByteCount(self.under_way.len() as u64 * PACKET.0),
             queued: ByteCount(queued),
             beside: ByteCount(beside),
+            ..Load::default()
         }
     }
 
