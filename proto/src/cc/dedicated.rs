@@ -48,7 +48,7 @@ impl Default for DedicatedConfig {
         Self {
             initial: Bitrate::kbps(1_000),
             queue: Duration::from_millis(15),
-            unhurried_queue: Duration::from_millis(40),
+            unhurried_queue: Duration::from_millis(30),
             pacing_gain: 1.25,
             probe_every: Duration::from_millis(20),
         }

@@ -19,6 +19,9 @@ const READ_AHEAD: u64 = 1 << 20;
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
 /// At a contact's beginning the taker tells what it has; for so long nothing is sent.
 const HOLD: Duration = Duration::from_millis(400);
+/// What left at the end of the last contact may stand in the radio's queue, and come at the beginning of this one: for so long what has not
+/// left yet goes first. A little earlier the taker tells what has come.
+pub(super) const SETTLING: Duration = Duration::from_millis(250);
 /// The order is looked at this often.
 const ORDER_EVERY: Duration = Duration::from_secs(1);
 
@@ -31,6 +34,8 @@ struct Loaded {
     /// Bytes that have arrived.
     there: Ranges,
     flying: u32,
+    /// When the first of it left.
+    begun: Option<Instant>,
     /// Nothing is due or under way since.
     done: Option<Instant>,
 }
@@ -99,6 +104,8 @@ pub struct Giver {
     withdrawn: BTreeSet<Handle>,
     ordered: Option<Instant>,
     hold: Option<Instant>,
+    /// When this contact began, while what left in the last one may still come.
+    settling: Option<Instant>,
     /// When the taker had told last all that it had at a contact's beginning.
     resumed: Option<Instant>,
     forecast: Option<u64>,
@@ -155,6 +162,7 @@ impl Giver {
         // It may have been first.
         let told = self.resumed.is_some_and(|at| now.saturating_duration_since(at) < HOLD);
         self.hold = (!told).then(|| now + HOLD);
+        self.settling = Some(now);
     }
 
     /// The other side has started anew.
@@ -240,7 +248,9 @@ impl Giver {
             && let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty())
         {
             let due = Ranges::of(0, bytes.len() as u64);
-            giving.loaded.insert(part, Loaded { bytes, due, there: Ranges::default(), flying: 0, done: None });
+            giving
+                .loaded
+                .insert(part, Loaded { bytes, due, there: Ranges::default(), flying: 0, begun: None, done: None });
         }
         self.count();
     }
@@ -326,22 +336,29 @@ impl Giver {
         if self.hold.take_if(|until| *until <= now).is_none() && self.hold.is_some() {
             return None;
         }
-        for handle in &self.order {
-            let Some(giving) = self.objects.get_mut(handle).filter(|giving| giving.is_wanted()) else { continue };
-            let Some((&part, loaded)) = giving.loaded.iter_mut().find(|(_, loaded)| !loaded.due.is_empty()) else {
-                continue;
-            };
-            let at = loaded.due.iter().next().map_or(0, |(from, _)| from);
-            let room = max.saturating_sub(data_header(*handle, part, at)).max(1);
-            let (from, to) = loaded.due.pop(room as u64)?;
-            loaded.flying += 1;
-            loaded.done = None;
-            let bytes = loaded.bytes.slice(from as usize..to as usize);
-            let handle = *handle;
-            self.ahead = self.ahead.saturating_sub(to - from);
-            return Some((Frame::Data(handle, part, from, bytes), Note::Data { handle, part, from, to }));
-        }
-        None
+        self.settling.take_if(|since| now.saturating_duration_since(*since) >= SETTLING);
+        let is_new = |since| move |loaded: &Loaded| loaded.begun.is_none_or(|at| at >= since);
+        let fresh = self.settling.and_then(|since| self.next_part(is_new(since)));
+        let (handle, part) = fresh.or_else(|| self.next_part(|_| true))?;
+        let loaded = self.objects.get_mut(&handle)?.loaded.get_mut(&part)?;
+        let at = loaded.due.iter().next().map_or(0, |(from, _)| from);
+        let room = max.saturating_sub(data_header(handle, part, at)).max(1);
+        let (from, to) = loaded.due.pop(room as u64)?;
+        loaded.flying += 1;
+        loaded.begun.get_or_insert(now);
+        loaded.done = None;
+        let bytes = loaded.bytes.slice(from as usize..to as usize);
+        self.ahead = self.ahead.saturating_sub(to - from);
+        Some((Frame::Data(handle, part, from, bytes), Note::Data { handle, part, from, to }))
+    }
+
+    /// The first part of those that something is due of.
+    fn next_part(&self, which: impl Fn(&Loaded) -> bool) -> Option<(Handle, u64)> {
+        self.order.iter().find_map(|handle| {
+            let giving = self.objects.get(handle).filter(|giving| giving.is_wanted())?;
+            let (part, _) = giving.loaded.iter().find(|(_, loaded)| !loaded.due.is_empty() && which(loaded))?;
+            Some((*handle, *part))
+        })
     }
 
     /// When something is to be done if nothing comes in.

@@ -156,7 +156,7 @@ impl Hop {
         self.in_contact = true;
         self.hello_due = true;
         self.giver.on_contact(now);
-        self.taker.on_contact();
+        self.taker.on_contact(now);
     }
 
     /// The link is gone.

@@ -20,6 +20,10 @@ const MAX_PARTS_TOLD: usize = 64;
 /// What was stored is confirmed this often.
 const TELL_EVERY: Duration = Duration::from_millis(50);
 
+/// What came at a contact's beginning is told again so long after it.
+const TOLD_AGAIN: Duration = Duration::from_millis(200);
+const _: () = assert!(TOLD_AGAIN.as_millis() < super::giver::SETTLING.as_millis());
+
 /// A part of which not all is there.
 #[derive(Debug)]
 struct Assembly {
@@ -76,6 +80,8 @@ pub struct Taker {
     /// Parts to tell of byte by byte.
     parts_due: VecDeque<(Handle, u64)>,
     resumed_due: bool,
+    /// Parts of which something has come in this contact, to be told of once more then: it may have left in the last one.
+    settling: Option<(Instant, BTreeSet<(Handle, u64)>)>,
 }
 
 impl Taker {
@@ -85,7 +91,7 @@ impl Taker {
     }
 
     /// A contact begins: all that is known is told.
-    pub fn on_contact(&mut self) {
+    pub fn on_contact(&mut self, now: Instant) {
         self.parts_due.clear();
         for (handle, taking) in &mut self.objects {
             taking.state_due = taking.want.is_some();
@@ -97,6 +103,7 @@ impl Taker {
             self.parts_due.extend(parts.map(|(part, _)| (*handle, *part)).take(MAX_PARTS_TOLD));
         }
         self.resumed_due = true;
+        self.settling = Some((now + TOLD_AGAIN, BTreeSet::new()));
     }
 
     /// The giver has an object.
@@ -201,6 +208,9 @@ impl Taker {
         stats.bytes_taken += fresh;
         stats.bytes_again += bytes.len() as u64 - fresh;
         if !whole {
+            if let Some((_, parts)) = self.settling.as_mut().filter(|(_, parts)| parts.len() < MAX_PARTS_TOLD) {
+                parts.insert((handle, part));
+            }
             return;
         }
         let bytes = taking.assembling.remove(&part).map(|assembly| assembly.bytes.freeze()).unwrap_or_default();
@@ -279,6 +289,9 @@ impl Taker {
                 Note::Chunks(*handle, from, told),
             ));
         }
+        if let Some((_, parts)) = self.settling.take_if(|(at, _)| *at <= now) {
+            self.parts_due.extend(parts);
+        }
         while let Some((handle, part)) = self.parts_due.pop_front() {
             let assembly = self.objects.get(&handle).and_then(|taking| taking.assembling.get(&part));
             if let Some(assembly) = assembly {
@@ -320,7 +333,8 @@ impl Taker {
     /// When something is to be told if nothing comes in.
     pub fn next_deadline(&self) -> Option<Instant> {
         let untold = self.objects.values().filter(|taking| !taking.untold.is_empty());
-        untold.filter_map(|taking| Some(taking.untold_since? + TELL_EVERY)).min()
+        let again = self.settling.as_ref().filter(|(_, parts)| !parts.is_empty()).map(|(at, _)| *at);
+        untold.filter_map(|taking| Some(taking.untold_since? + TELL_EVERY)).chain(again).min()
     }
 
     fn count(&mut self) {

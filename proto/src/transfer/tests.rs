@@ -337,6 +337,41 @@ fn objects_cross_a_bad_link_whole_and_nothing_verified_comes_twice() {
 }
 
 #[test]
+fn what_stands_in_the_radios_queue_from_one_contact_to_the_next_is_not_sent_again() {
+    let mut world = World::new(5, 0.0);
+    world.depots[0].put(1, &noise(1, 3_000_000), 100_000, 3);
+    world.meet(true);
+    (0..700).for_each(|_| world.step(1));
+    // The other side has gone, which nobody has noticed yet.
+    let mut queue = VecDeque::new();
+    for _ in 0..130 {
+        world.now += ms(1);
+        let now = world.now;
+        let (token, bytes) = world.depots[0].hop.poll_parcel(now, MAX).unwrap();
+        world.depots[0].settle(now);
+        queue.push_back((token, bytes));
+    }
+    world.meet(false);
+    let now = world.now;
+    for (token, _) in &queue {
+        world.depots[0].hop.on_fate(now, *token, false);
+    }
+    world.now += ms(30_000);
+    let before = world.depots[1].hop.stats().bytes_again;
+    world.meet(true);
+    while let Some((_, bytes)) = queue.pop_front() {
+        let now = world.now;
+        world.depots[1].hop.handle_parcel(now, bytes);
+        world.depots[1].settle(now);
+        world.step(1);
+    }
+    world.run_until_given(1, 5_000);
+    let again = world.depots[1].hop.stats().bytes_again - before;
+    // A fiftieth of what comes is taken for lost, as always here.
+    assert!(again < 3_000_000 / 50 + 20_000, "{again}");
+}
+
+#[test]
 fn two_versions_in_one_contact_send_what_they_share_once() {
     let mut world = World::new(3, 0.1);
     let mut content = noise(6, 2_000_000);
