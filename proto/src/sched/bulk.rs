@@ -86,13 +86,13 @@ impl BulkSender {
     pub fn next_piece(&mut self, room: usize) -> Option<Piece> {
         if let Some((offset, kept)) = self.kept.iter().find(|(_, kept)| kept.sent.is_none()).filter(|_| self.due > 0) {
             let piece = self.piece(*offset, kept.bytes.clone());
-            return Some(piece).filter(|piece| piece.header.len() + piece.bytes.len() <= room);
+            return Some(piece).filter(|piece| piece.header.encoded_len() + piece.bytes.len() <= room);
         }
         if !self.has_piece() {
             return None;
         }
         let header = BulkPiece { stream: self.stream, offset: self.next };
-        let max = room.checked_sub(header.len()).filter(|max| *max > 0)?;
+        let max = room.checked_sub(header.encoded_len()).filter(|max| *max > 0)?;
         let window = usize::try_from(self.limit - self.next).unwrap_or(usize::MAX);
         let bytes = self.waiting.split_to(self.waiting.len().min(max).min(window)).freeze();
         self.kept_bytes += bytes.len();

@@ -315,7 +315,7 @@ impl Session {
         let room = bearer.max_body();
         let Some(piece) = self.bulk_out.next_piece(room) else { return false };
         let datagram_id = bearer.next_datagram();
-        let mut datagram = bearer.start_datagram(now, flow::BULK, piece.header.len() + piece.bytes.len());
+        let mut datagram = bearer.start_datagram(now, flow::BULK, piece.header.encoded_len() + piece.bytes.len());
         piece.header.put(&mut datagram);
         datagram.extend_from_slice(&piece.bytes);
         bearer.pace(now, datagram.len() + PACKET_OVERHEAD);

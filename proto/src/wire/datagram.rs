@@ -76,7 +76,7 @@ pub struct BulkPiece {
 
 impl BulkPiece {
     /// Length of the header in bytes.
-    pub fn len(&self) -> usize {
+    pub fn encoded_len(&self) -> usize {
         varint_len(self.stream) + varint_len(self.offset)
     }
 
