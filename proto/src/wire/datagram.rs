@@ -209,6 +209,7 @@ mod tests {
         let mut out = Vec::new();
         piece.put(&mut out);
         let len = out.len();
+        assert_eq!(len, piece.encoded_len());
         out.extend_from_slice(b"bytes");
         assert_eq!(BulkPiece::parse(&out), Some((piece, &b"bytes"[..])));
         (0..len).for_each(|len| assert_eq!(BulkPiece::parse(&out[..len]), None));
