@@ -20,6 +20,9 @@ use crate::wire::message::{MessageHeader, put_copy};
 use crate::wire::repair::VideoRepair;
 use crate::{ByteCount, Class, Usage};
 
+/// Left free in video packets: a repair is longer than its fragments by so much at most.
+const REPAIR_ROOM: usize = 16;
+const _: () = assert!(VideoRepair::OVERHEAD <= REPAIR_ROOM);
 /// A batch of transactions without news after 1.5 round trips and this, for the peer's report, is sent again.
 const BATCH_MARGIN: Duration = Duration::from_millis(50);
 
@@ -303,7 +306,7 @@ impl Session {
                 room = room.min(self.bearers[index].max_body());
             }
         }
-        room.saturating_sub(if active { VideoRepair::OVERHEAD } else { 0 }).max(MIN_PAYLOAD)
+        room.saturating_sub(REPAIR_ROOM).max(MIN_PAYLOAD)
     }
 
     /// Bulk takes what is left of any bearer that may be used for it.

@@ -17,8 +17,8 @@ pub struct DatagramHeader {
 }
 
 impl DatagramHeader {
-    /// Longest header in bytes: all our flow ids take one.
-    pub const MAX_LEN: usize = 1 + 2 + 4;
+    /// Longest header in bytes.
+    pub const MAX_LEN: usize = 8 + 2 + 4;
 
     /// Writes the header.
     pub fn put(&self, out: &mut impl BufMut) {

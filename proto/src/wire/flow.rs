@@ -36,10 +36,6 @@ pub const VIDEO: u64 = 16;
 /// Video flows in a session.
 pub const MAX_VIDEO_FLOWS: u64 = 16;
 
-/// Flow ids below take one byte.
-const ONE_BYTE: u64 = 1 << 6;
-const _: () = assert!(VIDEO + MAX_VIDEO_FLOWS <= PARCELS && PARCELS + ParcelPort::COUNT as u64 <= ONE_BYTE);
-
 /// Whether a flow is one of parcels.
 pub fn is_parcel(flow: u64) -> bool {
     (PARCELS..PARCELS + ParcelPort::COUNT as u64).contains(&flow)
