@@ -252,7 +252,7 @@ impl Session {
             return self.bearers[index].outbound.is_live_now() && self.send_heartbeat(now, index);
         }
         // While the other side is heard on another bearer, copies on that one are not to wait for what nobody may hear.
-        if !self.is_up() {
+        if up || !self.is_up() {
             for seq in &copied {
                 self.outbox.on_copied(now, *seq);
             }
