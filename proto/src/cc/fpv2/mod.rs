@@ -95,6 +95,9 @@ const STANDING: Duration = Duration::from_millis(3);
 const STANDING_SHARE: f64 = 0.7;
 /// The window's slack while a source sends without asking, and keeps it full.
 const SLACK_IF_SATURATED: Duration = Duration::from_millis(11);
+/// The same while there is nothing but files and bulk: feedback comes each 10 ms, and the link is not to run dry until then though a
+/// process stands still.
+const SLACK_IF_UNHURRIED: Duration = Duration::from_millis(20);
 /// The window has room for a packet more, or for what the link takes in this long.
 const PACKET: Duration = Duration::from_millis(20);
 /// Bounds of the capacity.
@@ -377,7 +380,11 @@ impl Controller for Fpv2 {
         // If the other side has a queue too, each would make room for the other's, without end.
         let late = if self.found { MAX_FEEDBACK } else { Duration::ZERO };
         let most = self.rtt.value().map_or(MAX_RTT, |rtt| rtt + late);
-        let slack = if self.is_saturated() { SLACK_IF_SATURATED } else { self.config.slack };
+        let slack = match self.is_saturated() {
+            true if self.load.unhurried => SLACK_IF_UNHURRIED,
+            true => SLACK_IF_SATURATED,
+            false => self.config.slack,
+        };
         // A packet more lets none wait for a whole round trip; on a slow link it would be a queue.
         let packet = ByteCount(MSS).min(self.ours().bytes_in(PACKET));
         let others = if self.crowded { self.queue_delay() } else { Duration::ZERO };

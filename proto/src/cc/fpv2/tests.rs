@@ -15,13 +15,15 @@ struct FakeLink {
     under_way: Vec<(u64, u64)>,
     /// There is always more to send, as of bulk, in place of the camera.
     flooded: bool,
+    unhurried: bool,
 }
 
 const PACKET: ByteCount = ByteCount(1200);
 
 impl FakeLink {
     fn new(rate: Bitrate) -> Self {
-        Self { start: Instant::now(), rate, delay_us: 20_000, free_us: 0, under_way: Vec::new(), flooded: false }
+        let under_way = Vec::new();
+        Self { start: Instant::now(), rate, delay_us: 20_000, free_us: 0, under_way, flooded: false, unhurried: false }
     }
 
     fn at(&self, us: u64) -> Instant {
@@ -63,7 +65,7 @@ impl FakeLink {
             in_flight: ByteCount(self.under_way.len() as u64 * PACKET.0),
             queued: ByteCount(queued),
             beside: ByteCount(beside),
-            ..Load::default()
+            unhurried: self.unhurried,
         }
     }
 
@@ -226,6 +228,28 @@ fn what_is_held_back_by_the_window_alone_grows_as_at_first_after_ten_updates() {
     assert!(controller.capacity() < Bitrate::mbps(4), "carefully at first: {:?}", controller.capacity());
     link.run(&mut controller, 2_300, 4_500);
     assert!(is_near(controller.capacity(), 40.0), "{:?}", controller.capacity());
+}
+
+#[test]
+fn files_alone_have_20_ms_of_queue_and_11_as_soon_as_somebody_waits_for_something() {
+    let mut link = FakeLink { flooded: true, unhurried: true, ..FakeLink::new(Bitrate::mbps(10)) };
+    let mut controller = controller();
+    // What stands after each tenth of a second, less what one packet takes.
+    let mut stands = |link: &mut FakeLink, from_ms: u64| -> Vec<u64> {
+        let rate = link.rate;
+        let ends = (from_ms..from_ms + 4_000).step_by(100);
+        ends.map(|from| {
+            link.run(&mut controller, from, from + 100);
+            let way = rate.bytes_in(Duration::from_micros(2 * link.delay_us));
+            rate.time_for(link.load(0).in_flight.saturating_sub(way)).as_millis() as u64
+        })
+        .collect()
+    };
+    let alone = stands(&mut link, 0);
+    assert!(alone[20..].iter().all(|ms| (17..=24).contains(ms)), "{alone:?}");
+    link.unhurried = false;
+    let beside = stands(&mut link, 4_000);
+    assert!(beside[10..].iter().all(|ms| (8..=15).contains(ms)), "{beside:?}");
 }
 
 /// Five packets, (left, waited on the way) in µs, on a path of 20 ms.
