@@ -8,9 +8,9 @@ picture in I420 without padding. On standard output, first the line `ready`, the
 length (32 bits, big-endian; 0 if the encoder left it out), and the access unit with start codes. Strictly one after the other. What goes wrong is
 said in a line on standard error.
 
-The settings are those of a camera that is flown by: no look-ahead, no B frames, a buffer of 200 ms, one thread, so that the same pictures and
-targets give the same bytes. libx264 takes another target from the next picture on; GStreamer opens libx265 again for that, with a new recovery
-point.
+The settings are those of a camera that is flown by: no look-ahead, no B frames, a buffer of 200 ms, recovery points on request only, and one
+thread, so that the same pictures and targets give the same bytes. libx264 takes another target from the next picture on; GStreamer opens libx265
+again for that, with a new recovery point.
 """
 
 import struct
@@ -27,16 +27,16 @@ except (ImportError, ValueError) as error:
     sys.exit(f"no GStreamer for Python: {error}")
 
 VBV_MS = 200
-# Pictures from one recovery point to the next.
-PERIOD = 60
+# Pictures until a recovery point comes that nobody has asked for: hours.
+NEVER = 1_000_000
 # One access unit for each picture must come within this, or the encoder hangs.
 PATIENCE_S = 20
 
 ENCODERS = {
-    "x264": f"x264enc name=encoder tune=zerolatency speed-preset=superfast vbv-buf-capacity={VBV_MS} key-int-max={PERIOD}"
+    "x264": f"x264enc name=encoder tune=zerolatency speed-preset=superfast vbv-buf-capacity={VBV_MS} key-int-max={NEVER}"
     " threads=1 sliced-threads=false sync-lookahead=0 rc-lookahead=0 bframes=0 byte-stream=true bitrate={kbps}"
     " ! video/x-h264,stream-format=byte-stream,alignment=au",
-    "x265": f"x265enc name=encoder tune=zerolatency speed-preset=superfast key-int-max={PERIOD} bitrate={{kbps}}"
+    "x265": f"x265enc name=encoder tune=zerolatency speed-preset=superfast key-int-max={NEVER} bitrate={{kbps}}"
     " option-string=\"repeat-headers=1:pools=none:frame-threads=1:wpp=0:bframes=0:rc-lookahead=0:log-level=none"
     ":vbv-maxrate={kbps}:vbv-bufsize={vbv_kbit}\""
     " ! video/x-h265,stream-format=byte-stream,alignment=au",

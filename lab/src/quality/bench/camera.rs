@@ -36,6 +36,8 @@ pub(super) struct Camera<'a> {
     pub(super) began: Instant,
     /// A recovery point is wanted of the next picture that is encoded.
     pub(super) recovery: bool,
+    /// A recovery point leaves every so many pictures, where nobody can ask for one.
+    pub(super) unasked: Option<u32>,
     /// Where it puts what it makes.
     pub(super) film: &'a RefCell<Film>,
     /// Is told the number of each picture.
@@ -64,7 +66,7 @@ impl Camera<'_> {
 impl FrameEncoder for Camera<'_> {
     fn encode(&mut self, number: u64, rate: Bitrate, recovery: bool) -> Option<Encoded> {
         let number = number as u32;
-        self.recovery |= recovery;
+        self.recovery |= recovery || self.unasked.is_some_and(|every| number.is_multiple_of(every));
         let film = self.film;
         let mut film = film.borrow_mut();
         if film.fault.is_some() || number >= self.store.count() {

@@ -22,7 +22,7 @@ use super::judge::{JudgeError, Quality, Setting};
 use super::oracle::{Capacity, Oracle, STEP, oracle, oracle_in_steps};
 use super::shown::FatesError;
 use super::vmaf::Vmaf;
-use crate::plan::{ContenderPlan, Plan, TrafficKind, TrafficPlan, Variant, VideoTraffic};
+use crate::plan::{ContenderKind, ContenderPlan, Plan, TrafficKind, TrafficPlan, Variant, VideoTraffic};
 use crate::record::{LinkSample, Run};
 use crate::run::{self, RunError};
 use camera::{Camera, Film};
@@ -262,7 +262,9 @@ fn shoot(
     let steps = options.sizes.ladder(options.engine);
     let size = if let Sizes::One(size) = options.sizes { size } else { options.filmed };
     let began = Instant::now();
-    let camera = Camera { encoder, store, video, size, steps, began, recovery: false, film: &film, progress: &tell };
+    let unasked = (contender.kind != ContenderKind::Aquila).then_some(UNASKED);
+    let camera =
+        Camera { encoder, store, video, size, steps, began, recovery: false, unasked, film: &film, progress: &tell };
     let run = run::run_filmed(plan, contender, seed, Box::new(camera))?;
     let film = film.into_inner();
     match film.fault {
@@ -308,5 +310,7 @@ fn capacity(run: &Run, video: VideoTraffic) -> Capacity {
     Capacity { steps, least: video.least.map_or(Bitrate::kbps(150), |least| least.bitrate()), most }
 }
 
+/// Pictures from one recovery point to the next where the receiver cannot ask for one.
+const UNASKED: u32 = 60;
 /// Time from one picture to the next.
 const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / Content::RATE as u64);

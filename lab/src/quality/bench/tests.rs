@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::plan::parse;
+use crate::quality::codec::Unit;
 
 const PLAN: &str = r#"
 title = "A camera over a short link"
@@ -94,6 +95,25 @@ fn the_size_follows_the_rate_and_a_slow_link_has_small_pictures() {
     let late = &seen[60..];
     assert!((late.len() / 2).abs_diff(late.iter().flatten().count()) < 8, "{seen:?}");
     assert!(sessions[0].contenders[0].delivered > 0.4, "{:?}", sessions[0].contenders);
+}
+
+#[test]
+fn recovery_points_are_frequent_only_where_nobody_can_ask_for_them() {
+    let of = |kind: &str| {
+        let video = "{ rate = \"500 kbit/s\", follow = true, asks = true }";
+        let plan = PLAN.replace("kind = \"udp\"", kind).replace("{ rate = \"RATE\" }", video);
+        let mut recoveries = Vec::new();
+        film_plan(&plan, Sizes::One((160, 90)), &mut |filmed| {
+            let is_recovery = |unit: &Option<Unit>| unit.as_ref().is_some_and(|unit| unit.is_recovery);
+            recoveries =
+                (0..).zip(filmed.units).filter(|(_, unit)| is_recovery(unit)).map(|(number, _)| number).collect();
+        });
+        recoveries
+    };
+    let unasked: Vec<u32> = of("kind = \"udp\"");
+    assert_eq!(unasked, [0, 60]);
+    let asked = of("kind = \"aquila\"");
+    assert!(asked.len() == 1 && asked[0] < 30, "{asked:?}");
 }
 
 #[test]

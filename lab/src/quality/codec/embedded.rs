@@ -5,16 +5,13 @@ use aquila_proto::Bitrate;
 use super::{CodecError, OneSize, Unit};
 use crate::camera::{DecodeError, Decoder, EncodedFrame, Encoder, EncoderConfig, Yuv};
 
-/// Pictures from one recovery point to the next, as for the other engines.
-const PERIOD: u32 = 60;
-
 /// The embedded encoder. It leaves pictures out when it has spent too much: otherwise it would take seconds to get down to a lower rate.
 pub(super) struct Embedded(Encoder);
 
 impl Embedded {
     pub(super) fn new(target: Bitrate, frames_per_second: u32) -> Result<Self, CodecError> {
         let config =
-            EncoderConfig { bitrate: target, frame_rate: frames_per_second as f32, idr_period: PERIOD, may_skip: true };
+            EncoderConfig { bitrate: target, frame_rate: frames_per_second as f32, idr_period: 0, may_skip: true };
         Ok(Self(Encoder::new(config)?))
     }
 }

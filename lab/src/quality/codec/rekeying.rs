@@ -2,10 +2,11 @@
 //!
 //! A recovery point is several times as large as other pictures. Told every change, such an encoder would answer each dip of the target with
 //! a burst, and the burst would be the next dip: at 1 Mbit/s that ended at a third of the link. So it is told when the next picture is a
-//! recovery point anyway, and in between only what cannot wait.
+//! recovery point anyway, and in between what differs much, or somewhat for long.
 
-/// Pictures from one recovery point to the next if nothing happens.
-pub(super) const PERIOD: u32 = 60;
+/// Somewhat, and how many pictures are long.
+const SOMEWHAT: f64 = 0.1;
+const LONG: u32 = 60;
 /// Below this share of what it works for, a target cannot wait.
 const URGENT: f64 = 0.7;
 /// A mean above this share of it is worth a recovery point, after so many pictures.
@@ -35,7 +36,9 @@ impl Rekeying {
         self.mean += (target - self.mean) / MEMORY;
         if target < self.applied * URGENT && self.pictures >= LEAST_PICTURES {
             (self.applied, self.pictures, self.mean) = (target, 0, target);
-        } else if recovery || self.pictures >= PERIOD || self.pictures >= RISE_AFTER && self.mean > self.applied * RISEN
+        } else if recovery
+            || self.pictures >= LONG && (self.mean / self.applied - 1.0).abs() > SOMEWHAT
+            || self.pictures >= RISE_AFTER && self.mean > self.applied * RISEN
         {
             (self.applied, self.pictures) = (self.mean, 0);
         }

@@ -76,7 +76,7 @@ fn what_is_made_is_decoded_picture_by_picture() {
 #[test]
 fn recovery_points_come_when_they_are_wanted() {
     for engine in engines() {
-        let units = film(engine, 20, |number| Order { recovery: number == 7, ..order(600) });
+        let units = film(engine, 70, |number| Order { recovery: number == 7, ..order(600) });
         let recoveries: Vec<u32> =
             whole(&units).iter().filter(|(_, unit)| unit.is_recovery).map(|(number, _)| *number).collect();
         assert_eq!(recoveries, [0, 7], "{}", engine.name());
