@@ -7,12 +7,12 @@ use aquila_lab::aerotp::ours::Ours;
 use aquila_lab::aerotp::{Channel, Task};
 use aquila_lab::live::Sandbox;
 
-/// The bounds are loose: machines are busy. In virtual time it is 4.38 Mbit/s, of UDP 30 % arrive whole and 68 % damaged.
+/// How fast it is depends on the machine, what it costs does not. In virtual time it is 4.38 Mbit/s, of UDP 30 % arrive whole and 68 % damaged.
 pub fn aerotp_delivers_where_bits_are_wrong(sandbox: &Sandbox) {
     let task = Task { limit: Duration::from_secs(20), ..Task::new(Channel::airborne(1e-4)) };
     let reliable = run(sandbox, LiveScheme::Ours(Ours::ADAPTIVE), &task, 1).unwrap();
     println!("reliable {:.3} Mbit/s, overhead {:.3}", reliable.goodput() / 1e6, reliable.overhead());
-    assert!(reliable.is_complete && reliable.goodput() > 3e6, "{} of {}", reliable.delivered, reliable.written);
+    assert!(reliable.is_complete && reliable.overhead() < 0.25, "{} of {}", reliable.delivered, reliable.written);
     let quasi = run(sandbox, LiveScheme::Ours(Ours::QUASI), &task, 1).unwrap();
     println!("quasi-reliable: {} of {} segments lost", quasi.lost, quasi.segments);
     assert!(quasi.lost * 50 < quasi.segments, "{} of {}", quasi.lost, quasi.segments);

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import random
 import socket
 import subprocess
 
@@ -87,16 +88,26 @@ class Namespace(Here):
 _given = set()
 
 
+def _unasked_ports():
+    """Ports that the kernel gives to nobody who did not name them, so that a program that is started again finds its own free."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        low, high = map(int, file.read().split())
+    return range(20_000, low) if low > 25_000 else range(high + 1, 65_535)
+
+
 def free_port(kind=socket.SOCK_DGRAM):
     """A port of loopback that is free, and was not given before; so is the next, since RTP's companion goes there."""
-    while True:
+    ports = _unasked_ports()
+    for _ in range(1000):
+        port = random.choice(ports)
+        if _given & {port, port + 1}:
+            continue
         with socket.socket(socket.AF_INET, kind) as one, socket.socket(socket.AF_INET, kind) as two:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
             try:
+                one.bind(("127.0.0.1", port))
                 two.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
-        if not _given & {port, port + 1}:
-            _given.update({port, port + 1})
-            return port
+        _given.update({port, port + 1})
+        return port
+    raise OSError(f"no two free ports in a row from {ports.start} to {ports.stop}")

@@ -312,8 +312,7 @@ def commands_beside(bench):
     busy_until, rate = time.monotonic(), 8e-6 * (given() - before) / (time.monotonic() - began)
     probe.end()
     ms = probe.beside((probe.flowing_since, alone_until), (began, busy_until), percent=99)
-    # What is told comes each second or two.
-    check(rate > 5, f"the file took {rate:.1f} Mbit/s of 8")
+    check(rate > 1, f"the file was not under way all the time: {rate:.1f} Mbit/s of 8")
     # Queue, a packet and a half, and what a busy machine adds.
     check(all(busy < idle + 50 for idle, busy in ms.values()), f"99 of 100 commands within, alone and beside the file: {ms}")
     text = ", ".join(f"{name} {idle:.1f} and {busy:.1f} ms" for name, (idle, busy) in ms.items())
