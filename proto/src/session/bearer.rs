@@ -28,6 +28,8 @@ use crate::{BearerId, Bitrate, ByteCount, Class, Usage};
 pub(super) const PACKET_OVERHEAD: usize = 1 + 8 + 2 + 3 + 16;
 /// Until a round trip has been measured.
 const ASSUMED_RTT: Duration = Duration::from_millis(100);
+/// A bearer of which a report has been missing for longer may have failed.
+pub(super) const OVERDUE: Duration = Duration::from_millis(10);
 /// A round trip below all of the last this many heartbeats is the smallest of late.
 const RTT_SAMPLES: usize = 100;
 
@@ -230,6 +232,13 @@ impl Bearer {
         let Some(since_us) = self.sent.unreported_since() else { return Duration::ZERO };
         let age = Duration::from_micros(self.clock.us(now).saturating_sub(since_us));
         age.saturating_sub(self.rtt() + REPORT_DELAY)
+    }
+
+    /// Whether a report has been missing for so long that the bearer may have failed, or word of control that was first sent on it at
+    /// `control`.
+    pub fn is_suspect(&self, now: Instant, control: Option<Instant>) -> bool {
+        let waits = control.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.overdue(now).max(waits.saturating_sub(self.rtt() + REPORT_DELAY)) > OVERDUE
     }
 
     /// Per-connection state begins anew.

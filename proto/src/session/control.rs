@@ -62,30 +62,43 @@ impl Session {
         bearer.carrier.send_message(&head, &[], PRIORITY, 0).is_some()
     }
 
-    /// Bearers that control goes by: those on which the other side is heard, the best first. If it is heard on none, all that
-    /// can send.
+    /// Bearers that control goes by: those on which the other side is heard, the best first. One of which word is missing counts
+    /// for none of them: it gets a copy in addition, after those that are enough without it. If the other side is heard on none,
+    /// all that can send.
     fn ways(&mut self, now: Instant) -> Option<Ways> {
         let mut up: Vec<usize> = (0..self.bearers.len()).filter(|index| self.bearers[*index].is_up()).collect();
         let heard = !up.is_empty();
         if !heard {
             up = (0..self.bearers.len()).filter(|index| self.bearers[*index].carrier.is_ready()).collect();
         }
-        up.sort_by_key(|index| self.bearers[*index].candidate().expected());
-        if !self.config.replicated.contains(&Class::Control) {
-            up.truncate(1);
-        }
-        let candidates: Vec<Candidate> = up.iter().map(|index| self.bearers[*index].candidate()).collect();
         if up.is_empty() {
             return None;
         }
+        up.sort_by_key(|index| self.bearers[*index].candidate().expected());
+        let is_suspect = |index: &usize| {
+            let bearer = &self.bearers[*index];
+            bearer.is_suspect(now, self.outbox.unacknowledged_since(bearer.id))
+        };
+        let (mut suspects, mut bearers): (Vec<usize>, Vec<usize>) = up.into_iter().partition(is_suspect);
+        if bearers.is_empty() {
+            std::mem::swap(&mut suspects, &mut bearers);
+        }
+        if !self.config.replicated.contains(&Class::Control) {
+            bearers.truncate(1);
+            suspects.clear();
+        }
+        let candidates: Vec<Candidate> = bearers.iter().map(|index| self.bearers[*index].candidate()).collect();
         let mut copies = self.config.reliability.copies(&candidates);
         if !heard {
             // Probes follow.
-            (copies.bearers, copies.each) = (up.len(), 1);
-        } else if !self.may_spend(now, &up) {
-            (copies.bearers, copies.each) = (up.len().min(2), 1);
+            (copies.bearers, copies.each) = (bearers.len(), 1);
+        } else if !self.may_spend(now, &bearers) {
+            (copies.bearers, copies.each) = (bearers.len().min(2), 1);
         }
-        Some(Ways { bearers: up, copies })
+        let enough = copies.bearers;
+        copies.bearers += suspects.len();
+        bearers.splice(enough..enough, suspects);
+        Some(Ways { bearers, copies })
     }
 
     /// When copies leave: word of the first one should be there by the fastest bearer.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Session;
-use super::bearer::Bearer;
+use super::bearer::{Bearer, OVERDUE};
 use crate::{BearerId, Bitrate, ByteCount, Class, Usage};
 
 /// A bearer has to be better for this long before it is turned to, unless the one in use has gone bad.
@@ -61,7 +61,7 @@ impl Route {
             self.better = None;
             return None;
         }
-        if mine.overdue > MARGIN && mine.overdue > best.overdue {
+        if mine.overdue > OVERDUE && mine.overdue > best.overdue {
             return Some(Change { to: best.bearer, failed: true });
         }
         let since = self.better.filter(|(bearer, _)| *bearer == best.bearer).map_or(now, |(_, since)| since);
@@ -170,7 +170,7 @@ impl Session {
         let bearer = &self.bearers[index];
         bearer.sent.unreported_since()?;
         let step = Duration::from_millis(5);
-        Some(now + step.max(MARGIN.saturating_sub(bearer.overdue(now))))
+        Some(now + step.max(OVERDUE.saturating_sub(bearer.overdue(now))))
     }
 }
 
