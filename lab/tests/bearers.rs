@@ -189,6 +189,32 @@ fn what_is_lost_on_the_bearer_that_is_left_is_sent_again_though_the_other_stays_
     assert!(worst < ms(98 + 35 + 5), "{worst:?}");
 }
 
+/// The best of three is gone, and nobody has been told: what leaves meanwhile is on its way by both of the others.
+#[test]
+fn a_bearer_of_which_word_is_missing_is_none_of_the_two_that_are_enough() {
+    let mut worst = Duration::ZERO;
+    for after in (70..400).step_by(10) {
+        let mut pair = over(1, &normal(&[path(10, 20, 0.0), path(10, 35, 0.0), path(10, 50, 0.0)]));
+        pair.connect();
+        pair.run_until(ms(3_000));
+        pair.begin_outage_of(0, &BOTH, Outage::Drop);
+        // Commands go on; otherwise nothing is missing but heartbeats.
+        for from in BOTH {
+            pair.add_source(Source::Commands { from, every: ms(20) }, ms(3_000 + after));
+        }
+        pair.run_until(ms(3_000 + after));
+        pair.begin_outage_of(1, &BOTH, Outage::Drop);
+        BOTH.into_iter().for_each(|from| pair.send_command(from));
+        pair.run_until(ms(3_030 + after));
+        pair.end_outage_of(1);
+        pair.run_until(ms(8_000));
+        assert_exactly_once(&pair);
+        let last = pair.deliveries.iter().filter(|delivery| delivery.sent >= ms(3_000 + after));
+        worst = last.map(|delivery| delivery.arrived - delivery.sent).fold(worst, Duration::max);
+    }
+    assert!(worst > Duration::ZERO && worst < ms(50 + 2), "{worst:?}");
+}
+
 #[test]
 fn a_bearer_that_delivers_only_one_direction_is_used_in_that_one() {
     for dead in BOTH {

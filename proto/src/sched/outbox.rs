@@ -64,7 +64,6 @@ pub struct Outgoing {
 
 #[derive(Debug, Clone, Copy)]
 struct Sent {
-    first: Instant,
     last: Instant,
     times: u32,
     /// So many copies belong together.
@@ -178,7 +177,7 @@ impl Outbox {
     /// `each`: so many copies belong together.
     pub fn on_sent(&mut self, now: Instant, mut message: Outgoing, stream: StreamRef, each: u32) {
         message.stream = Some(stream);
-        message.sent = Some(Sent { first: now, last: now, times: 1, each: each.max(1), at_once: false });
+        message.sent = Some(Sent { last: now, times: 1, each: each.max(1), at_once: false });
         self.sent.insert(message.seq, message);
     }
 
@@ -248,12 +247,6 @@ impl Outbox {
     /// Messages sent and not acknowledged, oldest first.
     pub fn under_way(&self) -> impl Iterator<Item = &Outgoing> {
         self.sent.values()
-    }
-
-    /// Since when the oldest message has not been acknowledged that was first sent on a bearer.
-    pub fn unacknowledged_since(&self, bearer: BearerId) -> Option<Instant> {
-        let oldest = self.sent.values().find(|message| message.stream.is_some_and(|stream| stream.bearer() == bearer));
-        oldest?.sent.map(|sent| sent.first)
     }
 
     /// When the next copy is due.

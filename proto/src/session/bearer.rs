@@ -234,11 +234,10 @@ impl Bearer {
         age.saturating_sub(self.rtt() + REPORT_DELAY)
     }
 
-    /// Whether a report has been missing for so long that the bearer may have failed, or word of control that was first sent on it at
-    /// `control`.
-    pub fn is_suspect(&self, now: Instant, control: Option<Instant>) -> bool {
-        let waits = control.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.overdue(now).max(waits.saturating_sub(self.rtt() + REPORT_DELAY)) > OVERDUE
+    /// Whether a report, or any word since control left on it, has been missing for so long that the bearer may have failed.
+    pub fn is_suspect(&self, now: Instant) -> bool {
+        let silent = self.silence.unanswered(now).saturating_sub(self.rtt() + REPORT_DELAY);
+        self.overdue(now).max(silent) > OVERDUE
     }
 
     /// Per-connection state begins anew.

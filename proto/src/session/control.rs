@@ -75,11 +75,8 @@ impl Session {
             return None;
         }
         up.sort_by_key(|index| self.bearers[*index].candidate().expected());
-        let is_suspect = |index: &usize| {
-            let bearer = &self.bearers[*index];
-            bearer.is_suspect(now, self.outbox.unacknowledged_since(bearer.id))
-        };
-        let (mut suspects, mut bearers): (Vec<usize>, Vec<usize>) = up.into_iter().partition(is_suspect);
+        let (mut suspects, mut bearers): (Vec<usize>, Vec<usize>) =
+            up.into_iter().partition(|index| self.bearers[*index].is_suspect(now));
         if bearers.is_empty() {
             std::mem::swap(&mut suspects, &mut bearers);
         }
@@ -143,6 +140,7 @@ impl Session {
             self.count_sent(Class::Control, message.frame.len());
             messages.push((header, message.frame.clone()));
             self.outbox.on_sent(now, message, stream, ways.copies.each);
+            self.bearers[best].silence.on_asked(now);
         }
         self.bearers[best].counters.control_out += messages.len() as u64;
         for index in ways.bearers[1..ways.copies.bearers].iter().copied() {

@@ -11,13 +11,15 @@ const ADDRESS_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) struct Silence {
     state: LinkState,
     last_word: Option<Instant>,
+    /// The first thing sent since then that a word has to come for.
+    asked: Option<Instant>,
     address_asked: Option<Instant>,
     recovered: Option<Instant>,
 }
 
 impl Default for Silence {
     fn default() -> Self {
-        Self { state: LinkState::Down, last_word: None, address_asked: None, recovered: None }
+        Self { state: LinkState::Down, last_word: None, asked: None, address_asked: None, recovered: None }
     }
 }
 
@@ -37,6 +39,17 @@ impl Silence {
             self.recovered = Some(now);
         }
         self.last_word = Some(now);
+        self.asked = None;
+    }
+
+    /// Something leaves that the other side acknowledges at once.
+    pub fn on_asked(&mut self, now: Instant) {
+        self.asked.get_or_insert(now);
+    }
+
+    /// For how long nothing has been heard since such a thing left.
+    pub fn unanswered(&self, now: Instant) -> Duration {
+        self.asked.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
     /// Whether a word has just ended a silence.
