@@ -121,6 +121,7 @@ section!(Fpv2 over Fpv2Config {
     utilisation: Ratio<100, 1_000>,
     horizon: Time<10, 1_000>,
     pacing_gain: Ratio<1_000, 10_000>,
+    pacing_gain_varying: Ratio<1_000, 10_000>,
     slack: Time<5, 1_000>,
     reserve: Speed<0, 10_000_000>,
     skip_above: Time<5, 1_000>,

@@ -15,9 +15,9 @@ use std::time::Duration;
 use crate::{Bitrate, ByteCount};
 
 /// Span of a measurement, and how far it reaches back for [`MIN_PAIRS`].
-const SPAN_US: u64 = 250_000;
+const SPAN_US: u64 = 275_000;
 const LONG_SPAN_US: u64 = 1_000_000;
-const MIN_PAIRS: usize = 8;
+const MIN_PAIRS: usize = 12;
 /// Fewer say nothing.
 const LEAST_PAIRS: usize = 4;
 /// What was received is averaged over no less than this.

@@ -4,7 +4,8 @@
 //! AQUILA's equations 4 to 6 steer a window by the round-trip time, against a target that includes the smallest round trip
 //! of late; a queue that is allowed to stand becomes part of that minimum, and the target grows with it
 //! (`docs/deviations.md`). Here nothing is allowed to stand. The rate follows from the capacity ([`capacity`]), less what
-//! works off the queue within [`Fpv2Config::horizon`]; the queue is what is in flight beyond what the path holds; the path's
+//! works off the queue within [`Fpv2Config::horizon`]; how fast packets leave and what is kept back follow from how much the
+//! capacity varies ([`variation`]); the queue is what is in flight beyond what the path holds; the path's
 //! own delay is told from a queue by whether it drains ([`base`]). Who is not alone on the link takes his share ([`company`]).
 //! `docs/congestion.md` has the design, its constants and what each part is worth.
 
@@ -14,6 +15,7 @@ mod company;
 mod drain;
 mod reaction;
 mod stall;
+mod variation;
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -28,18 +30,21 @@ use company::Company;
 use drain::Drain;
 use reaction::Reaction;
 use stall::Stall;
+use variation::Variation;
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fpv2Config {
     /// Capacity assumed before anything is known.
     pub initial: Bitrate,
-    /// η: share of the capacity that video gets ([AQUILA eq. 7] γ).
+    /// η: share of the capacity that video gets ([AQUILA eq. 7] γ), while the capacity is steady; a fiftieth less while it varies.
     pub utilisation: f64,
     /// τ: a queue is worked off within this time.
     pub horizon: Duration,
-    /// Packets leave at this multiple of the capacity, so that a frame measures the link.
+    /// Packets leave at this multiple of the capacity, so that a frame measures the link, while the capacity is steady ...
     pub pacing_gain: f64,
+    /// ... and at up to this multiple while it varies.
+    pub pacing_gain_varying: f64,
     /// Time beyond the round trip that the window covers: what may stand in the network, and commands behind it.
     pub slack: Duration,
     /// Kept free for commands ([AQUILA eq. 7] R_safe).
@@ -52,12 +57,13 @@ impl Default for Fpv2Config {
     fn default() -> Self {
         Self {
             initial: Bitrate::kbps(700),
-            utilisation: 0.88,
-            horizon: Duration::from_millis(50),
-            pacing_gain: 1.6,
+            utilisation: 0.895,
+            horizon: Duration::from_millis(48),
+            pacing_gain: 1.25,
+            pacing_gain_varying: 3.0,
             slack: Duration::from_millis(20),
             reserve: R_SAFE,
-            skip_above: Duration::from_millis(36),
+            skip_above: Duration::from_millis(33),
         }
     }
 }
@@ -88,6 +94,8 @@ const UNPROVEN_ROOM: Bitrate = Bitrate::kbps(20);
 /// Who always has something to send proves no more than the window lets him; once he has met no limit for so many updates
 /// he grows as at first.
 const FREE_UPDATES: u32 = 10;
+/// Of η, while the capacity varies.
+const UTILISATION_VARYING: f64 = 0.98;
 /// In place of the pacing gain until the link has been found.
 const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
@@ -122,6 +130,7 @@ pub struct Fpv2 {
     /// Updates in a row that found no limit.
     free: u32,
     trains: Trains,
+    variation: Variation,
     company: Company,
     /// Somebody else keeps the queue long.
     crowded: bool,
@@ -156,6 +165,7 @@ impl Fpv2 {
             proven_us: None,
             free: 0,
             trains: Trains::default(),
+            variation: Variation::default(),
             company: Company::new(),
             crowded: false,
             base: Base::new(),
@@ -243,6 +253,10 @@ impl Fpv2 {
                     self.proven_us = Some(now_us).filter(|_| at_least > Bitrate::ZERO);
                 }
             }
+        }
+        match self.found {
+            true => self.variation.update(self.capacity),
+            false => self.variation.forget(),
         }
         let queue = Duration::from_micros(self.queue_us.max(0) as u64);
         self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue);
@@ -395,7 +409,8 @@ impl Controller for Fpv2 {
     fn pacing_rate(&self, now: Instant) -> Bitrate {
         // The pause of a drain comes back as a gap in what is heard; the whole window would leave at once.
         let refilling = self.drain.ends().is_some_and(|end| now < end + self.pipe() * 3 / 2);
-        let gain = if self.found { self.config.pacing_gain } else { FIRST_PACING_GAIN };
+        let Fpv2Config { pacing_gain: steady, pacing_gain_varying: varying, .. } = self.config;
+        let gain = if self.found { steady + (varying - steady) * self.variation.degree() } else { FIRST_PACING_GAIN };
         self.ours() * if refilling { 1.0 } else { gain }
     }
 
@@ -403,7 +418,8 @@ impl Controller for Fpv2 {
         let Fpv2Config { utilisation, horizon, reserve, .. } = self.config;
         let horizon = horizon.as_secs_f64();
         let capacity = self.ours().0 as f64;
-        let share = utilisation * self.reaction.share();
+        let varying = 1.0 - (1.0 - UTILISATION_VARYING) * self.variation.share();
+        let share = utilisation * varying * self.reaction.share();
         // A queue that others keep is not ours to work off.
         let in_network = if self.crowded { 0 } else { self.network_queue(self.load) };
         let queued = 8.0 * (in_network + self.load.queued.0) as f64 / horizon;
