@@ -62,7 +62,7 @@ mod tests {
     fn varying(share: f64, updates: usize) -> Variation {
         let mut variation = Variation::default();
         for update in 0..300 {
-            let factor = if update / updates % 2 == 0 { 1.0 + share } else { 1.0 - share };
+            let factor = if (update / updates).is_multiple_of(2) { 1.0 + share } else { 1.0 - share };
             variation.update(Bitrate::mbps(5) * factor);
         }
         variation
