@@ -4,7 +4,7 @@
 //! independent, as in the paper. Those that are sent again when no receipt has come count as long as they still make the deadline;
 //! that there is time for them is why a path of 28 % loss needs two copies on each of two bearers, and not eleven in all.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{Bitrate, ByteCount};
 
@@ -120,6 +120,34 @@ impl Budget {
     /// Takes from it; it may then owe something.
     pub fn spend(&mut self, bytes: ByteCount) {
         self.left -= bytes.0 as f64;
+    }
+}
+
+/// What repetitions take that are sent since no receipt has come. Nothing of them is lost, they wait: where word never comes back,
+/// what is unacknowledged grows for as long as commands are kept, and all of it is due again each round trip.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Repetitions {
+    /// Up to then what has been sent is paid for.
+    paid_until: Option<Instant>,
+}
+
+/// Of what a bearer carries, and at least so much.
+const REPETITIONS_SHARE: u64 = 8;
+const REPETITIONS_LEAST: Bitrate = Bitrate::kbps(16);
+/// What was not used is kept for this long.
+const REPETITIONS_KEPT: Duration = Duration::from_millis(500);
+
+impl Repetitions {
+    /// When the next may leave; `None`: now.
+    pub fn wait_until(&self, now: Instant) -> Option<Instant> {
+        self.paid_until.filter(|until| *until > now)
+    }
+
+    /// So many bytes leave on a bearer that carries `carried`.
+    pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate) {
+        let rate = Bitrate(carried.0 / REPETITIONS_SHARE).max(REPETITIONS_LEAST);
+        let earliest = now.checked_sub(REPETITIONS_KEPT).unwrap_or(now);
+        self.paid_until = Some(self.paid_until.map_or(earliest, |until| until.max(earliest)) + rate.time_for(bytes));
     }
 }
 
@@ -242,6 +270,24 @@ mod tests {
         budget.has_some(0, Bitrate::kbps(100), Bitrate::kbps(100));
         budget.spend(ByteCount(625));
         assert!(!budget.has_some(0, Bitrate::kbps(100), Bitrate::kbps(100)));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+    fn repetitions_take_an_eighth_of_a_bearer() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut repetitions = Repetitions::default();
+        let mut sent = 0;
+        for ms in 0..10_000 {
+            if repetitions.wait_until(at(ms)).is_none() {
+                repetitions.on_sent(at(ms), ByteCount(1_000), Bitrate::mbps(2));
+                sent += 1_000 * 8;
+            }
+        }
+        assert!((2_500_000..2_640_000).contains(&sent), "{sent} bits in 10 s, and half a second's from before");
+        let until = repetitions.wait_until(at(10_000)).unwrap();
+        assert!(repetitions.wait_until(until).is_none());
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The smallest value of the last one to two spans: in two alternating halves, so that it needs no list.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Minimum<T> {
+pub(crate) struct Minimum<T> {
     span: Duration,
     current: Option<T>,
     previous: Option<T>,

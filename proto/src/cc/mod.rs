@@ -8,7 +8,7 @@ mod dedicated;
 mod digest;
 mod encoder;
 pub mod fpv2;
-mod minimum;
+pub(crate) mod minimum;
 mod open_loop;
 pub mod paper;
 mod radio;

@@ -239,9 +239,13 @@ impl Outbox {
         self.waiting.iter().chain(self.sent.values()).map(|message| message.expires).min()
     }
 
-    /// Messages that are due for another copy, oldest first.
+    /// Messages that are due for another copy: first those of which the last copy was sent longest ago, so that none is forgotten
+    /// where there is room for few.
     pub fn due_copies(&self, now: Instant, cadence: Cadence) -> impl Iterator<Item = &Outgoing> {
-        self.sent.values().filter(move |message| message.due(cadence).is_some_and(|due| due <= now))
+        let is_due = |message: &&Outgoing| message.due(cadence).is_some_and(|due| due <= now);
+        let mut due: Vec<&Outgoing> = self.sent.values().filter(is_due).collect();
+        due.sort_by_key(|message| message.sent.map(|sent| sent.last));
+        due.into_iter()
     }
 
     /// Messages sent and not acknowledged, oldest first.

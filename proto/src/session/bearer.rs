@@ -9,6 +9,7 @@ use bytes::{BufMut, BytesMut};
 
 use super::carrier::Carrier;
 use super::link_state::Silence;
+use super::pauses::Pauses;
 use super::transmit::Outbound;
 use super::{LinkState, SessionConfig};
 use crate::aerotp::{Handling, RadioConfig};
@@ -17,7 +18,7 @@ use crate::cc::{Controller, SentPacket};
 use crate::delay::DelayBase;
 use crate::feedback::{ArrivalLog, DatagramId, Kept, Leaving, REPORT_DELAY, SentLog};
 use crate::quic::ConnectionId;
-use crate::replication::{Candidate, LossMeter};
+use crate::replication::{Candidate, LossMeter, Repetitions};
 use crate::seeded::SeededBytes;
 use crate::wire::datagram::{DatagramHeader, Heartbeat};
 use crate::wire::flow;
@@ -107,6 +108,10 @@ pub(super) struct Bearer {
     pub heard: Heard,
     pub outbound: Outbound,
     pub loss: LossMeter,
+    /// The same without holes: where more is lost than arrives the bearer is out, and no route is chosen by that afterwards.
+    pub steady_loss: LossMeter,
+    pub pauses: Pauses,
+    pub repetitions: Repetitions,
     pub counters: BearerCounters,
     /// A heartbeat leaves this often.
     pub heartbeat: Duration,
@@ -196,6 +201,9 @@ impl Bearer {
             heard: Heard::default(),
             outbound: Outbound::default(),
             loss: LossMeter::default(),
+            steady_loss: LossMeter::default(),
+            pauses: Pauses::default(),
+            repetitions: Repetitions::default(),
             counters: BearerCounters::default(),
             heartbeat,
             limits,
@@ -234,6 +242,11 @@ impl Bearer {
         age.saturating_sub(self.rtt() + REPORT_DELAY)
     }
 
+    /// A report has been missing for longer than it ever was of late without the bearer having failed.
+    pub fn is_failing(&self, now: Instant) -> bool {
+        self.overdue(now) > self.pauses.patience()
+    }
+
     /// Whether a report, or any word since control left on it, has been missing for so long that the bearer may have failed.
     pub fn is_suspect(&self, now: Instant) -> bool {
         let silent = self.silence.unanswered(now).saturating_sub(self.rtt() + REPORT_DELAY);
@@ -252,7 +265,9 @@ impl Bearer {
     pub fn count_known(&mut self) {
         let (received, lost) = self.sent.received_and_lost();
         let before = std::mem::replace(&mut self.heard.known, (received, lost));
-        self.loss.add(received - before.0, lost - before.1);
+        let (received, lost) = (received - before.0, lost - before.1);
+        self.loss.add(received, lost);
+        self.steady_loss.add(received, lost.min(received));
     }
 
     /// Number of the next datagram, within the session.

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use super::bearer::Bearer;
+use super::bearer::{Bearer, PACKET_OVERHEAD};
 use super::{Session, Side};
 use crate::quic::ConnectionId;
 use crate::replication::{Candidate, Copies, SPACING, again_after};
 use crate::sched::outbox::{Cadence, Outgoing};
+use crate::wire::datagram::DatagramHeader;
 use crate::wire::flow;
 use crate::wire::message::{Hello, MessageHeader, put_copy};
 use crate::wire::receipt::Receipt;
@@ -29,6 +30,8 @@ const PROBES: [(Duration, Duration); 3] = [
 ];
 /// Control frames in a probe: it may queue up in the network, so it is kept small.
 const PROBE_BYTES: usize = 256;
+/// What a datagram of copies takes besides them.
+const COPY_OVERHEAD: usize = DatagramHeader::MAX_LEN + PACKET_OVERHEAD;
 /// Streams carry the hello and control, which come first.
 const PRIORITY: i32 = 100;
 
@@ -91,6 +94,7 @@ impl Session {
             (copies.bearers, copies.each) = (bearers.len(), 1);
         } else if !self.may_spend(now, &bearers) {
             (copies.bearers, copies.each) = (bearers.len().min(2), 1);
+            suspects.truncate(2 - copies.bearers);
         }
         let enough = copies.bearers;
         copies.bearers += suspects.len();
@@ -106,8 +110,10 @@ impl Session {
     }
 
     /// When the next copy leaves; on bearers on which nothing is heard there are probes.
-    pub(super) fn copies_due(&self) -> Option<Instant> {
-        self.outbox.next_copy(self.cadence()?)
+    pub(super) fn copies_due(&self, now: Instant) -> Option<Instant> {
+        let due = self.outbox.next_copy(self.cadence()?)?;
+        let carriers = self.bearers.iter().filter(|bearer| bearer.is_up() && !bearer.carrier.repeats(Class::Control));
+        Some(due.max(carriers.map(|bearer| bearer.repetitions.wait_until(now).unwrap_or(now)).min()?))
     }
 
     /// Whether there is something left to spend on copies.
@@ -187,13 +193,13 @@ impl Session {
         let mut total = 0;
         for (header, frame) in messages {
             if !body.is_empty() && body.len() + MessageHeader::MAX_LEN + 2 + frame.len() > room {
-                total += body.len();
+                total += body.len() + COPY_OVERHEAD;
                 bearer.send_datagram(now, flow::MESSAGE, &body);
                 body.clear();
             }
             put_copy(&mut body, header, frame);
         }
-        total += body.len();
+        total += body.len() + COPY_OVERHEAD;
         bearer.send_datagram(now, flow::MESSAGE, &body);
         bearer.counters.control_out += messages.len() as u64;
         self.counters.copies_sent += messages.len() as u64;
@@ -203,7 +209,7 @@ impl Session {
 
     /// Copies of control messages that were planned, or that should have been acknowledged.
     pub(super) fn feed_copies(&mut self, now: Instant) -> bool {
-        if self.copies_due().is_none_or(|due| due > now) {
+        if self.copies_due(now).is_none_or(|due| due > now) {
             return false;
         }
         let (Some(cadence), Some(ways)) = (self.cadence(), self.ways(now)) else { return false };
@@ -225,12 +231,16 @@ impl Session {
         // Where the first ones did not get through, all bearers are tried, but those that go on trying by themselves.
         let count = if planned { ways.copies.bearers } else { ways.bearers.len() };
         for index in ways.bearers[..count].iter().copied() {
-            if self.bearers[index].carrier.repeats(Class::Control) {
+            let bearer = &self.bearers[index];
+            if bearer.carrier.repeats(Class::Control) || !planned && bearer.repetitions.wait_until(now).is_some() {
                 continue;
             }
-            let bytes = self.send_copies(now, index, &messages);
+            let bytes = ByteCount::from(self.send_copies(now, index, &messages));
             if planned {
-                self.budget.spend(ByteCount::from(bytes));
+                self.budget.spend(bytes);
+            } else {
+                let bearer = &mut self.bearers[index];
+                bearer.repetitions.on_sent(now, bytes, bearer.controller.capacity());
             }
         }
         true
@@ -269,7 +279,7 @@ impl Session {
             }
         }
         self.counters.copies_sent += copied.len() as u64;
-        self.counters.redundant_bytes += body.len() as u64;
+        self.counters.redundant_bytes += (body.len() + COPY_OVERHEAD) as u64;
         let bearer = &mut self.bearers[index];
         bearer.counters.control_out += copied.len() as u64;
         bearer.send_datagram(now, flow::MESSAGE, &body)
@@ -329,6 +339,7 @@ impl Session {
             if bearer.is_up() && !bearer.carrier.repeats(Class::Control) {
                 self.bearers[index].send_unreported(flow::RECEIPT, &body);
                 self.counters.receipts += 1;
+                self.counters.redundant_bytes += (body.len() + PACKET_OVERHEAD + 1) as u64;
             }
         }
         true

@@ -392,7 +392,9 @@ impl Session {
             return;
         };
         let now_us = self.clock.us(now);
-        self.bearers[index].sent.on_feedback(&feedback);
+        let bearer = &mut self.bearers[index];
+        bearer.pauses.on_word(now, bearer.overdue(now));
+        bearer.sent.on_feedback(&feedback);
         let load = self.load(now, index);
         let bearer = &mut self.bearers[index];
         bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });

@@ -55,7 +55,8 @@ pub struct Counters {
     pub recovery_points_wanted: u64,
     /// Times that encoders were told to pause.
     pub holds: u64,
-    /// Bytes of copies of control messages beyond the first, and of telemetry's if that is replicated: what replication cost.
+    /// Bytes of UDP payload of copies of control messages beyond the first, of telemetry's if that is replicated, and of receipts: what replication
+    /// cost.
     pub redundant_bytes: u64,
     /// Receipts sent.
     pub receipts: u64,

@@ -108,7 +108,7 @@ impl Session {
     pub(super) fn next_deadline(&mut self, now: Instant) -> Instant {
         let mut due = [
             self.outbox.next_expiry(),
-            self.copies_due(),
+            self.copies_due(now),
             self.transactions.next_expiry(),
             self.resequencer.next_deadline(),
             self.receipts.next_due(now).filter(|_| self.is_up()),
@@ -270,6 +270,9 @@ impl Session {
         let bearer = &mut self.bearers[way];
         for turn in 0..self.video_out.len() {
             let index = (self.next_video + turn) % self.video_out.len();
+            if self.video_leaves && !self.video_out[index].is_within_frame() {
+                continue;
+            }
             let mut datagram = bearer.start_datagram(now, flow::VIDEO + index as u64, max);
             let header_len = datagram.len();
             let Some(fragment) = self.video_out[index].pop_fragment(now, max, &mut datagram) else { continue };
