@@ -131,7 +131,7 @@ fn four(make: impl Fn(u64) -> Pair, what: &str) -> Outcome {
 
 #[test]
 fn bursts_are_survived_by_parity_on_the_other_bearer() {
-    // The other one is so slow that video stays where it is lost.
+    // Where nothing is repaired, video leaves for the other one, slow as it is; with parity it stays.
     let paths = [path(10, 20), path(10, 70)];
     let with = |parity| move |seed| over(seed, bursts(0.05), &paths, parity);
     let off = four(with(OFF), "bursts of 4, 5 %, no parity");
@@ -141,7 +141,8 @@ fn bursts_are_survived_by_parity_on_the_other_bearer() {
     assert!((7.9..8.1).contains(&(off.fragments as f64 / off.sent as f64)), "eight fragments a frame");
     assert!(window.beside * 100 >= window.repairs * 98, "by the other bearer");
     assert!(window.miss() <= 0.006, "{}", window.miss());
-    assert!(one.miss() > 4.0 * window.miss() && off.miss() > 2.0 * one.miss());
+    assert!(one.miss() > 4.0 * window.miss(), "a burst is longer than what half of a frame makes good for");
+    assert!((1..=8).contains(&off.reroutes) && off.miss() < 0.01, "it leaves within the first second, and stays there");
     let again = minute(over(1, bursts(0.05), &paths, HALF), RATE);
     assert_eq!(again, minute(over(1, bursts(0.05), &paths, HALF), RATE), "same seed, same log");
 }

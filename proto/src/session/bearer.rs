@@ -27,6 +27,8 @@ use crate::{BearerId, Bitrate, ByteCount, Class, Usage};
 /// QUIC's own bytes around a datagram: short header with connection id and packet number, frame header, AEAD tag
 /// (RFC 9000 §17.3, RFC 9221 §4).
 pub(super) const PACKET_OVERHEAD: usize = 1 + 8 + 2 + 3 + 16;
+/// What was lost in a silence is told within a round trip and this after it.
+const HOLE_TOLD: Duration = Duration::from_millis(250);
 /// Until a round trip has been measured.
 const ASSUMED_RTT: Duration = Duration::from_millis(100);
 /// A bearer of which a report has been missing for longer may have failed.
@@ -108,8 +110,10 @@ pub(super) struct Bearer {
     pub heard: Heard,
     pub outbound: Outbound,
     pub loss: LossMeter,
-    /// The same without holes: where more is lost than arrives the bearer is out, and no route is chosen by that afterwards.
+    /// The same without holes: what is lost while the bearer is out says nothing of it afterwards.
     pub steady_loss: LossMeter,
+    /// When it was last heard again after silence.
+    pub returned: Option<Instant>,
     pub pauses: Pauses,
     pub repetitions: Repetitions,
     pub counters: BearerCounters,
@@ -202,6 +206,7 @@ impl Bearer {
             outbound: Outbound::default(),
             loss: LossMeter::default(),
             steady_loss: LossMeter::default(),
+            returned: None,
             pauses: Pauses::default(),
             repetitions: Repetitions::default(),
             counters: BearerCounters::default(),
@@ -262,12 +267,13 @@ impl Bearer {
     }
 
     /// A report has been taken in by [`Bearer::sent`].
-    pub fn count_known(&mut self) {
+    pub fn count_known(&mut self, now: Instant) {
         let (received, lost) = self.sent.received_and_lost();
         let before = std::mem::replace(&mut self.heard.known, (received, lost));
         let (received, lost) = (received - before.0, lost - before.1);
         self.loss.add(received, lost);
-        self.steady_loss.add(received, lost.min(received));
+        let of_hole = self.returned.is_some_and(|at| now.saturating_duration_since(at) < self.rtt() + HOLE_TOLD);
+        self.steady_loss.add(received, if of_hole || lost > received { 0 } else { lost });
     }
 
     /// Number of the next datagram, within the session.

@@ -193,6 +193,9 @@ impl Session {
                 if several {
                     self.events.push_back(Event::BearerState { bearer: bearer.id, state, silence });
                 }
+                if state == LinkState::Up {
+                    bearer.returned = Some(now);
+                }
                 if state == LinkState::Up
                     && let Some(quic) = bearer.carrier.as_quic()
                 {

@@ -412,7 +412,7 @@ impl Session {
     /// What reports have told of datagrams of a bearer.
     fn on_fates(&mut self, now: Instant, index: usize) {
         let bearer = &mut self.bearers[index];
-        bearer.count_known();
+        bearer.count_known(now);
         let (id, fates) = (bearer.id, bearer.sent.take_fates());
         for Fate { datagram, kept, received } in fates {
             let datagram = DatagramId { bearer: id, number: datagram };
