@@ -32,7 +32,7 @@ pub use config::{Config, Delete, Shore};
 pub use deliver::Delivered;
 pub use depot::{Committed, Depot, Health};
 pub use error::{DepotError, NoRoom};
-pub use give::Candidate;
+pub use give::{Candidate, Queued};
 pub use intake::{MAX_BUNDLE, PACKED_BELOW, Put, PutOptions, Source};
 pub use list::{Filter, Row, Rows, Total, View};
 pub use receipts::Heard;

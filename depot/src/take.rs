@@ -230,10 +230,11 @@ impl Depot {
             chunks::need(&tx, row, part, id)?;
         }
         let mut set = tx.prepare_cached(
-            "UPDATE object SET size = ?, wire_len = ?, parts = ?, missing = ?, missing_len = ?, for_us = ? WHERE id = ?",
+            "UPDATE object SET size = ?, wire_len = ?, parts = ?, missing = ?, missing_len = ?, for_us = ?, files = ? WHERE id = ?",
         )?;
         let parts = manifest.chunks.len() as i64;
-        set.execute((manifest.size() as i64, wire_len, parts, missing, missing_len, for_us, row))?;
+        let files = i64::from(manifest.kind != Kind::Pack);
+        set.execute((manifest.size() as i64, wire_len, parts, missing, missing_len, for_us, files, row))?;
         drop(set);
         let known = state::get(&tx, row)?;
         state::told(&tx, &known, peer, Told::Has)?;

@@ -173,16 +173,23 @@ fn bars(view: &View, snapshot: &MuleSnapshot) -> anyhow::Result<Vec<Bar>> {
         let row = row?;
         bars.push((title(&row), done(&row), row.size, "coming"));
     }
+    // In the order in which they are sent.
     let giving = snapshot.contacts.iter().filter(|contact| contact.up).flat_map(|contact| &contact.giving);
-    let mut giving: BTreeMap<&str, f64> =
-        giving.filter(|object| object.done > 0.0).take(SHOWN).map(|object| (&*object.object, object.done)).collect();
+    let giving: Vec<_> = giving.filter(|object| object.done > 0.0).take(SHOWN).collect();
+    let mut rows = BTreeMap::new();
     for row in view.list(Filter::default()) {
-        if giving.is_empty() {
+        if rows.len() == giving.len() {
             break;
         }
         let row = row?;
-        if let Some(done) = giving.remove(&*row.object.to_string()) {
-            bars.push((title(&row), done, row.size, "going"));
+        let name = row.object.to_string();
+        if giving.iter().any(|object| object.object == name) {
+            rows.insert(name, row);
+        }
+    }
+    for object in giving {
+        if let Some(row) = rows.get(&object.object) {
+            bars.push((title(row), object.done, row.size, "going"));
         }
     }
     Ok(bars)

@@ -376,3 +376,48 @@ fn a_folder_that_many_make_at_once_is_one_store() {
         assert!(opened.iter().all(|id| *id == opened[0]));
     }
 }
+
+#[test]
+fn the_queue_counts_files_and_not_packs() {
+    let (ship_at, plane_at) = (Temp::new(), Temp::new());
+    let (mut ship, mut plane) = (open(&ship_at, SHIP), open(&plane_at, PLANE));
+    let small =
+        |n: u64| Source { file: ship_at.file(&format!("in/{n}"), &noise(n, 2_000)), path: format!("small/{n}") };
+    let small: Vec<_> = (0..30).map(small).collect();
+    assert!(ship.put_many(&small, &PutOptions::default()).iter().all(Result::is_ok));
+    put(&ship_at, &mut ship, "one", &noise(99, 200_000));
+    ship.commit().unwrap();
+    let files = |depot: &mut Depot, peer| depot.queue(&key(peer)).unwrap().iter().map(|q| q.files).collect::<Vec<_>>();
+    assert_eq!(files(&mut ship, PLANE), [30, 1]);
+    assert!(!ship.count_files(9).unwrap(), "whoever packs knows");
+    meet(&mut ship, &mut plane);
+    // In the air nobody has looked into the pack yet.
+    assert_eq!(files(&mut plane, SHORE), [1, 1]);
+    assert!(plane.count_files(9).unwrap());
+    assert!(!plane.count_files(9).unwrap());
+    assert_eq!(files(&mut plane, SHORE), [30, 1]);
+    assert_eq!(plane.candidates(&key(SHORE), 9, |_| false).unwrap()[0].files, 30);
+    assert!(files(&mut ship, PLANE).is_empty());
+}
+
+#[test]
+fn a_store_of_the_version_before_is_opened_and_its_packs_are_counted() {
+    let temp = Temp::new();
+    let mut ship = open(&temp, SHIP);
+    let small: Vec<_> = (0..5)
+        .map(|n| Source { file: temp.file(&format!("in/{n}"), &noise(n, 2_000)), path: format!("small/{n}") })
+        .collect();
+    assert!(ship.put_many(&small, &PutOptions::default()).iter().all(Result::is_ok));
+    ship.commit().unwrap();
+    drop(ship);
+    let dir = temp.join("store-2");
+    let db = rusqlite::Connection::open(dir.join("state.db")).unwrap();
+    db.execute_batch("DROP INDEX object_uncounted; ALTER TABLE object DROP COLUMN files; PRAGMA user_version = 1;")
+        .unwrap();
+    drop(db);
+    assert_eq!(crate::View::open(&dir).unwrap().summary().unwrap()[0].objects, 1);
+    let mut ship = open(&temp, SHIP);
+    assert_eq!(ship.queue(&key(PLANE)).unwrap()[0].files, 1);
+    ship.count_files(9).unwrap();
+    assert_eq!(ship.queue(&key(PLANE)).unwrap()[0].files, 5);
+}

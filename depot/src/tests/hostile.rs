@@ -248,8 +248,8 @@ fn a_folder_of_a_later_version_is_left_alone() {
     let temp = Temp::new();
     drop(open(&temp, SHIP));
     let db = rusqlite::Connection::open(temp.join("store-2/state.db")).unwrap();
-    db.pragma_update(None, "user_version", 2).unwrap();
+    db.pragma_update(None, "user_version", 3).unwrap();
     let error = Depot::open(temp.join("store-2"), config(SHIP)).unwrap_err();
-    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 3"), "{error}");
     assert!(crate::View::open(&temp.join("store-2")).is_err());
 }

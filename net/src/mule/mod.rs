@@ -10,6 +10,7 @@ mod complaints;
 mod contact;
 mod desk;
 mod export;
+mod forecast;
 mod party;
 mod snapshot;
 mod spec;
@@ -34,7 +35,7 @@ pub use contact::Contact;
 pub(crate) use contact::News;
 use desk::{Ask, Desk, Question};
 pub use party::{Discovery, LinkSpec, Reach, ServeError, serve};
-pub use snapshot::{ContactSnapshot, MuleSnapshot, ObjectSnapshot, StateSnapshot, bytes};
+pub use snapshot::{ContactSnapshot, MuleSnapshot, ObjectSnapshot, PassSnapshot, StateSnapshot, bytes};
 pub use spec::{ParsePeerError, PeerSpec, Role};
 
 /// What the daemon writes into the store's folder each second, for other programs: a [`MuleSnapshot`] as JSON.
