@@ -16,7 +16,7 @@ use super::cast::CastSnapshot;
 use super::complaints::Complaints;
 use super::contact::News;
 use super::forecast::{Queue, Way, shares};
-use super::snapshot::{ContactSnapshot, MuleSnapshot};
+use super::snapshot::{ContactSnapshot, MuleSnapshot, RefusedSnapshot};
 
 /// Number of a link to another store.
 pub(super) type LinkNumber = u32;
@@ -69,6 +69,8 @@ pub(super) enum Question {
     Receipts,
     /// How things are.
     Status(Box<Told>),
+    /// Something of others is not wanted, ever.
+    Turned(Refusal),
     /// How a cast is.
     Cast(Box<CastSnapshot>),
     /// The link is there no more.
@@ -116,6 +118,8 @@ pub(super) struct Desk {
     changed: bool,
     receipts_changed: bool,
     complaints: Complaints,
+    /// How many objects of others were refused, and why.
+    turned: BTreeMap<String, u64>,
 }
 
 impl Desk {
@@ -136,6 +140,7 @@ impl Desk {
             changed: false,
             receipts_changed: false,
             complaints: Complaints::default(),
+            turned: BTreeMap::new(),
         }
     }
 
@@ -268,6 +273,9 @@ impl Desk {
     ) -> Answer {
         let Some(peer) = self.links.get(&link).map(|link| link.peer) else { return Answer::NotNow };
         let verdict = ask(&mut self.depot, &peer);
+        if let Ok(Verdict::Refuse(why)) = &verdict {
+            self.on_turned(*why);
+        }
         answer_to(verdict, &mut self.complaints)
     }
 
@@ -341,8 +349,16 @@ impl Desk {
             }
             Question::Receipts => self.tell_receipts(link),
             Question::Status(told) => self.on_told(link, *told),
+            Question::Turned(why) => self.on_turned(why),
             Question::Cast(cast) => drop(self.casts.insert((cast.sends, cast.name.clone()), *cast)),
             Question::Leave => drop(self.links.remove(&link)),
+        }
+    }
+
+    fn on_turned(&mut self, why: Refusal) {
+        // One's own come back by others. That is nobody's fault.
+        if why != Refusal::Ours {
+            *self.turned.entry(why.to_string()).or_default() += 1;
         }
     }
 
@@ -388,7 +404,9 @@ impl Desk {
         };
         let contacts = self.links.values().filter_map(|link| link.status.clone()).collect();
         let casts = self.casts.values().cloned().collect();
-        self.published.send_replace(MuleSnapshot::new(&summary, &health, contacts, casts));
+        let refused = self.turned.iter().map(|(why, objects)| RefusedSnapshot { why: why.clone(), objects: *objects });
+        let snapshot = MuleSnapshot::new(&summary, &health);
+        self.published.send_replace(MuleSnapshot { contacts, casts, refused: refused.collect(), ..snapshot });
     }
 
     fn complain(&mut self, what: &str, error: &DepotError) {

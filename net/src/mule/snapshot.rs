@@ -29,11 +29,23 @@ pub struct MuleSnapshot {
     pub waiting: u64,
     /// Objects that were put here of which a chunk cannot be read any more.
     pub damaged: u64,
+    /// Objects of others that were refused since the program started, and why.
+    #[serde(default)]
+    pub refused: Vec<RefusedSnapshot>,
     /// Links to other stores.
     pub contacts: Vec<ContactSnapshot>,
     /// Casts that are sent and heard.
     #[serde(default)]
     pub casts: Vec<CastSnapshot>,
+}
+
+/// Objects that were refused for one reason. One that is offered by several, or again after a restart of theirs, counts each time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RefusedSnapshot {
+    /// The reason.
+    pub why: String,
+    /// How many.
+    pub objects: u64,
 }
 
 /// Objects in one state.
@@ -115,12 +127,8 @@ impl From<&Total> for StateSnapshot {
 }
 
 impl MuleSnapshot {
-    pub(super) fn new(
-        totals: &[Total],
-        health: &Health,
-        contacts: Vec<ContactSnapshot>,
-        casts: Vec<CastSnapshot>,
-    ) -> Self {
+    /// A store without links.
+    pub fn new(totals: &[Total], health: &Health) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
@@ -130,8 +138,7 @@ impl MuleSnapshot {
             free_bytes: health.disk_free,
             waiting: health.paused,
             damaged: health.damaged,
-            contacts,
-            casts,
+            ..Self::default()
         }
     }
 }
@@ -151,6 +158,9 @@ impl Shown for MuleSnapshot {
         page.table(&WHOLE, &[(vec![], self)]);
         let states: Vec<_> = self.states.iter().map(|state| (vec![("state", state.state.clone())], state)).collect();
         page.table(&STATE, &states);
+        let refused: Vec<_> =
+            self.refused.iter().map(|refused| (vec![("why", refused.why.clone())], refused)).collect();
+        page.table(&REFUSED, &refused);
         let contacts: Vec<_> =
             self.contacts.iter().map(|contact| (vec![("store", contact.store.clone())], contact)).collect();
         page.table(&CONTACT, &contacts);
@@ -176,6 +186,9 @@ const STATE: [Column<StateSnapshot>; 2] = [
     ("aquila_mule_objects", "Objects, by state.", |s| count(s.objects)),
     ("aquila_mule_object_bytes", "Bytes of their content.", |s| count(s.bytes)),
 ];
+
+const REFUSED: [Column<RefusedSnapshot>; 1] =
+    [("aquila_mule_refused_total", "Objects of others that were refused, by reason.", |r| count(r.objects))];
 
 const CONTACT: [Column<ContactSnapshot>; 14] = [
     ("aquila_mule_contact", "Whether there is contact with another store.", |c| Some(flag(c.up))),
@@ -214,6 +227,9 @@ fn write_summary(out: &mut String, snapshot: &MuleSnapshot) -> std::fmt::Result 
     }
     if snapshot.damaged > 0 {
         writeln!(out, "\n{} objects are damaged: put them again", snapshot.damaged)?;
+    }
+    for RefusedSnapshot { why, objects } in &snapshot.refused {
+        writeln!(out, "\n{objects} objects of others were refused: {why}")?;
     }
     writeln!(out, "\n{:<12}{:>10}{:>14}", "state", "objects", "bytes")?;
     for state in &snapshot.states {
