@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub use congestion::ControllerName;
 pub use file::File;
 pub use gateway::{Carried, GatewaySettings, GatewaySide};
-pub use mule::{DeleteWhen, MuleProgram, MuleSettings, store_folder};
+pub use mule::{Bounds, DeleteWhen, MuleProgram, MuleSettings, store_folder};
 pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
 pub use units::{Mtu, Remote, Text};
 
