@@ -22,6 +22,9 @@ pub enum DepotError {
         /// What the system says.
         error: io::Error,
     },
+    /// There is no store in the folder that was to be looked at.
+    #[error("there is none")]
+    NoStore,
     /// The folder belongs to a later version of this program.
     #[error("the store's folder is of version {0}, this program knows version {known}", known = crate::db::VERSION)]
     Version(i64),

@@ -89,7 +89,11 @@ impl View {
     /// # Errors
     /// If there is none, or it is of a later version.
     pub fn open(dir: &Path) -> Result<Self, DepotError> {
-        Ok(Self { db: db::open_read_only(&dir.join("state.db"))?, dir: dir.to_owned() })
+        let db = dir.join("state.db");
+        if !db.exists() {
+            return Err(DepotError::NoStore);
+        }
+        Ok(Self { db: db::open_read_only(&db)?, dir: dir.to_owned() })
     }
 
     /// Objects, the oldest first.

@@ -18,7 +18,7 @@ pub use file::File;
 pub use gateway::{Carried, GatewaySettings, GatewaySide};
 pub use mule::{Bounds, DeleteWhen, MuleProgram, MuleSettings, store_folder};
 pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
-pub use units::{Mtu, Remote, Text};
+pub use units::{BundleName, Mtu, Remote, Text};
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::file::File;
 use super::settings::{DEFAULT_LOG, Environment, Invalid, key_file, status};
-use super::units::{Bytes, Text};
+use super::units::{BundleName, Bytes, Text};
 
 /// The section of the file.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -37,10 +37,10 @@ pub struct Mule {
     pub look: Option<Vec<String>>,
     pub cast: Option<Vec<Text<CastSpec>>>,
     pub hear: Option<Vec<Text<HearSpec>>>,
-    pub bundles_node: Option<Text<NodeId>>,
+    pub bundles_node: Option<Text<BundleName<NodeId>>>,
     pub bundles_listen: Option<Text<SocketAddr>>,
     pub bundles_to: Option<Vec<Text<RouteSpec>>>,
-    pub bundles_files: Option<Text<Eid>>,
+    pub bundles_files: Option<Text<BundleName<Eid>>>,
 }
 
 /// When a file is given up, see [`Delete`].
@@ -157,7 +157,7 @@ pub fn store_folder(file: &File, environment: &Environment) -> Result<PathBuf, I
 fn bundles(mule: &Mule, role: Role) -> Result<Option<BundleSetup>, Invalid> {
     let listen = mule.bundles_listen.as_ref().map(|Text(address)| *address);
     let routes: Vec<_> = mule.bundles_to.iter().flatten().map(|Text(route)| route.clone()).collect();
-    let files = mule.bundles_files.as_ref().map(|Text(eid)| eid.clone());
+    let files = mule.bundles_files.as_ref().map(|Text(BundleName(eid))| eid.clone());
     if listen.is_none() && routes.is_empty() && files.is_none() {
         return Ok(None);
     }
@@ -172,7 +172,8 @@ fn bundles(mule: &Mule, role: Role) -> Result<Option<BundleSetup>, Invalid> {
     if (role == Role::Shore) != listen.is_none() || (role == Role::Shore) == routes.is_empty() {
         return Err(Invalid::MuleBundles(role.name()));
     }
-    let node = mule.bundles_node.as_ref().map(|Text(node)| node.clone()).ok_or(Invalid::NoMuleBundlesNode)?;
+    let node =
+        mule.bundles_node.as_ref().map(|Text(BundleName(node))| node.clone()).ok_or(Invalid::NoMuleBundlesNode)?;
     Ok(Some(BundleSetup { node, listen, routes, files }))
 }
 

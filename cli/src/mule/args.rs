@@ -9,7 +9,7 @@ use aquila_net::mule::{CastSpec, HearSpec, PeerSpec, RouteSpec};
 use aquila_proto::identity::PublicKey;
 use clap::{Args, Subcommand, ValueHint};
 
-use crate::config::{DeleteWhen, File, Text};
+use crate::config::{BundleName, DeleteWhen, File, Text};
 
 /// Files from where they are made to the shore, by whoever passes
 #[derive(Debug, Args)]
@@ -100,7 +100,7 @@ pub struct RunArgs {
 
     /// What this node is called among those who send bundles, such as dtn://ship/ or ipn:5.0 [mule.bundles_node]
     #[arg(long, value_name = "EID", help_heading = "Bundles")]
-    pub bundles_node: Option<NodeId>,
+    pub bundles_node: Option<BundleName<NodeId>>,
     /// Take bundles (RFC 9171) of other networks here, by TCPCLv4 without TLS: on nodes and carriers [mule.bundles_listen]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Bundles")]
     pub bundles_listen: Option<SocketAddr>,
@@ -110,7 +110,7 @@ pub struct RunArgs {
     pub bundles_to: Vec<RouteSpec>,
     /// Hand files over too, as bundles for this endpoint, instead of putting them into a folder: on shores [mule.bundles_files]
     #[arg(long, value_name = "EID", help_heading = "Bundles")]
-    pub bundles_files: Option<Eid>,
+    pub bundles_files: Option<BundleName<Eid>>,
 
     /// Serve a status page, JSON and Prometheus metrics here, for example at 127.0.0.1:9420 [status.listen]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Watching")]

@@ -92,3 +92,25 @@ fn put_with_another_key_is_refused_by_name() {
     let error = ship.run(&format!("put --key {} {}", other.display(), file.display())).unwrap_err();
     assert!(error.contains("belongs to the key"), "{error}");
 }
+
+#[test]
+fn a_store_that_is_not_there_is_said_once() {
+    let ship = Ship::new("");
+    let store = ship.0.join("store").display().to_string();
+    for command in ["ls", "status"] {
+        assert_eq!(ship.run(command).unwrap_err(), format!("cannot open the store in {store}: there is none"));
+    }
+}
+
+#[test]
+fn names_of_bundles_that_are_none_are_said_with_an_example() {
+    for (option, like) in [("bundles-node", "dtn://ship/"), ("bundles-files", "dtn://shore/files")] {
+        let ship = Ship::new("");
+        let error = ship.run(&format!("shore --{option} nonsense")).unwrap_err();
+        assert!(error.contains("'nonsense' is no name of") && error.contains(like), "{error}");
+        assert!(!error.contains("Parse error"), "{error}");
+        let ship = Ship::new(&format!("{} = 'nonsense'", option.replace('-', "_")));
+        let error = ship.run("ls").unwrap_err();
+        assert!(error.contains("'nonsense' is no name of") && error.contains(like), "{error}");
+    }
+}
