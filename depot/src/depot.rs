@@ -95,7 +95,7 @@ impl Depot {
         let segments = dir.join("segments");
         for folder in [&dir, &segments] {
             match DirBuilder::new().mode(0o700).recursive(false).create(folder) {
-                Ok(()) => segment::sync_folder(folder.parent().unwrap_or(Path::new("/")))?,
+                Ok(()) => segment::sync_folder(above(folder))?,
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(DepotError::at(folder)(error)),
             }
@@ -390,6 +390,16 @@ impl Depot {
     }
 }
 
+/// The folder that a folder is in.
+fn above(folder: &Path) -> &Path {
+    match folder.parent() {
+        // One that is named without a path is in the current one.
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => Path::new("/"),
+    }
+}
+
 /// The store's name: drawn once.
 fn store_id(db: &mut Connection) -> Result<StoreId, DepotError> {
     if let Some(store) = db::meta(db, "store")? {
@@ -451,4 +461,15 @@ fn forget(db: &Connection) -> Result<usize, DepotError> {
         db.prepare_cached("DELETE FROM object WHERE id = ?")?.execute([id])?;
     }
     Ok(oldest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_named_without_a_path_is_in_the_current_one() {
+        let above = |folder| above(Path::new(folder)).to_str().unwrap();
+        assert_eq!(["files", "./files", "a/files", "/files", "/"].map(above), [".", ".", "a", "/", "/"]);
+    }
 }
