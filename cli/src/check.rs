@@ -97,7 +97,10 @@ fn describe_mule(mule: &MuleSettings, out: &mut impl Write) -> io::Result<()> {
         }
     }
     if let Some(spool) = &mule.spool {
-        writeln!(out, "  spool      {}", spool.display())?;
+        writeln!(out, "  spool      {}", spool.folder.display())?;
+        for rule in &spool.rules {
+            writeln!(out, "  spool rule {rule}")?;
+        }
     }
     if let Some(shore) = &mule.shore {
         match &shore.folder {

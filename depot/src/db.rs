@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 use crate::error::DepotError;
 
 /// Of the tables.
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
 
 /// Other processes hold the database for a moment, or for as long as the largest object takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,6 +30,8 @@ pub enum Promise {
 /// missing. `todo` is what each peer is to be given, in order; `told` what each had, gave or refused. `latest` are the newest versions
 /// of paths that come from here, `spool` the files that were taken from there, `shore` those that were written ashore. `dead` are
 /// places in segments that nothing needs.
+///
+/// `files` of an object is 0 for packs of other stores until somebody has looked into them, see [`UNCOUNTED`].
 const TABLES: &str = "
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE object (
@@ -58,6 +60,7 @@ CREATE TABLE object (
     missing_len INTEGER NOT NULL DEFAULT 0,
     for_us INTEGER NOT NULL DEFAULT 0,
     kept INTEGER NOT NULL DEFAULT 0,
+    files INTEGER NOT NULL DEFAULT 1,
     changed_s INTEGER NOT NULL DEFAULT 0,
     reason TEXT NOT NULL DEFAULT ''
 );
@@ -137,6 +140,15 @@ CREATE INDEX spool_due ON spool (due) WHERE due = 1;
 CREATE TABLE shore (path TEXT PRIMARY KEY, source BLOB NOT NULL, number INTEGER NOT NULL) WITHOUT ROWID;
 ";
 
+/// Packs that can be looked into and were not.
+const UNCOUNTED: &str =
+    "CREATE INDEX object_uncounted ON object (id) WHERE files = 0 AND state IN (1, 3) AND missing = 0;";
+/// What a store of version 1 lacks.
+const SINCE_1: &str = "
+ALTER TABLE object ADD COLUMN files INTEGER NOT NULL DEFAULT 1;
+UPDATE object SET files = 0 WHERE kind = 1;
+";
+
 /// Opens the database of a store for writing, and makes it if it is not there.
 pub fn open(path: &Path) -> Result<Connection, DepotError> {
     // Who is not the first would be told that the database is busy, for once without waiting.
@@ -166,6 +178,13 @@ fn make_tables(db: &mut Connection) -> Result<(), DepotError> {
     match tx.query_row("PRAGMA user_version", [], |row| row.get(0))? {
         0 => {
             tx.execute_batch(TABLES)?;
+            tx.execute_batch(UNCOUNTED)?;
+            tx.pragma_update(None, "user_version", VERSION)?;
+            Ok(tx.commit()?)
+        }
+        1 => {
+            tx.execute_batch(SINCE_1)?;
+            tx.execute_batch(UNCOUNTED)?;
             tx.pragma_update(None, "user_version", VERSION)?;
             Ok(tx.commit()?)
         }
@@ -180,7 +199,8 @@ pub fn open_read_only(path: &Path) -> Result<Connection, DepotError> {
     db.busy_timeout(PATIENCE)?;
     db.pragma_update(None, "cache_size", -2048)?;
     match db.query_row("PRAGMA user_version", [], |row| row.get(0))? {
-        VERSION => Ok(db),
+        // Who only looks needs nothing that is new in version 2.
+        1 | VERSION => Ok(db),
         other => Err(DepotError::Version(other)),
     }
 }

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::db::{self, Promise};
 use crate::disk::{self, Disk};
 use crate::error::{DepotError, NoRoom};
+use crate::health::{self, Bounds};
 use crate::receipts::{self, Set};
 use crate::segment::{self, Place};
 use crate::squeeze::Squeezer;
@@ -79,27 +80,6 @@ pub struct Committed {
     pub lost: Vec<ObjectId>,
 }
 
-/// How a store is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Health {
-    /// Why nothing more can be stored, if nothing can.
-    pub full: Option<NoRoom>,
-    /// Bytes of chunks.
-    pub used: u64,
-    /// Bytes of them that are only kept for next versions.
-    pub kept: u64,
-    /// Bytes of chunks that there may be.
-    pub quota: u64,
-    /// Bytes that the disk has free.
-    pub disk_free: u64,
-    /// Objects that are incomplete.
-    pub partial: u64,
-    /// Of them, those that have to wait for room.
-    pub paused: u64,
-    /// Objects that were put here of which a chunk cannot be read any more.
-    pub damaged: u64,
-}
-
 /// Seconds since 1970.
 pub(crate) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
@@ -115,7 +95,7 @@ impl Depot {
         let segments = dir.join("segments");
         for folder in [&dir, &segments] {
             match DirBuilder::new().mode(0o700).recursive(false).create(folder) {
-                Ok(()) => segment::sync_folder(folder.parent().unwrap_or(Path::new("/")))?,
+                Ok(()) => segment::sync_folder(above(folder))?,
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(DepotError::at(folder)(error)),
             }
@@ -125,6 +105,7 @@ impl Depot {
         }
         let mut db = db::open(&dir.join("state.db"))?;
         let store = store_id(&mut db)?;
+        bind(&mut db, config.identity.public())?;
         let mut disk = Disk::new(segments);
         let lost = disk.recover(&mut db)?;
         disk::mark_lost(&mut db, &lost, now_s())?;
@@ -168,33 +149,38 @@ impl Depot {
         Ok(std::mem::replace(&mut self.version, version) != version)
     }
 
-    /// One number.
-    fn number(&self, sql: &str) -> Result<u64, DepotError> {
-        Ok(self.db.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0))? as u64)
-    }
-
-    /// Bytes that are only kept for next versions.
-    fn kept(&self) -> Result<u64, DepotError> {
-        self.number("SELECT coalesce(sum(wire_len), 0) FROM object WHERE kept = 1")
-    }
-
     /// Looks how much room there is.
-    fn look(&mut self) -> Result<(), DepotError> {
-        let used = self.number("SELECT coalesce(sum(live), 0) FROM segment")?;
-        let disk = nix::sys::statvfs::statvfs(&self.dir).map_err(|error| DepotError::at(&self.dir)(error.into()))?;
+    pub(crate) fn look(&mut self) -> Result<(), DepotError> {
+        let used = health::used(&self.db)?;
         let unnoted = self.staging.unnoted() + self.pending.values().map(|place| u64::from(place.len)).sum::<u64>();
         self.room.used = used + unnoted;
-        self.room.free = disk.blocks_available() as u64 * disk.fragment_size() as u64;
+        self.room.free = health::free(&self.dir)?;
         self.room.written = 0;
         Ok(())
     }
 
     /// Bytes that could be stored, chunks that are only kept not counted as room.
     fn left(&self) -> (u64, NoRoom) {
-        let Room { used, free, written, .. } = self.room;
-        let quota = self.config.quota.saturating_sub(used + written);
-        let disk = free.saturating_sub(written).saturating_sub(self.config.min_free);
-        if quota <= disk { (quota, NoRoom::Quota) } else { (disk, NoRoom::Disk) }
+        self.bounds().left(self.used(), self.free())
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds { quota: self.config.quota, min_free: self.config.min_free }
+    }
+
+    /// Bytes of chunks.
+    pub(crate) fn used(&self) -> u64 {
+        self.room.used + self.room.written
+    }
+
+    /// Bytes that the disk has free.
+    pub(crate) fn free(&self) -> u64 {
+        self.room.free.saturating_sub(self.room.written)
+    }
+
+    /// What was in the way of what was refused last.
+    pub(crate) fn refused(&self) -> Option<NoRoom> {
+        self.room.full
     }
 
     /// Sees to it that so many bytes can be stored; what is only kept makes room.
@@ -207,7 +193,7 @@ impl Depot {
             self.room.full = None;
             return Ok(());
         }
-        let kept = self.kept()?;
+        let kept = health::kept(&self.db)?;
         if kept > 0 {
             self.trim(kept.saturating_sub(need - left))?;
             self.look()?;
@@ -220,7 +206,7 @@ impl Depot {
     /// Bytes that can be promised to objects to come, what is only kept included.
     pub(crate) fn capacity(&mut self) -> Result<(u64, NoRoom), DepotError> {
         self.look()?;
-        let kept = self.kept()?;
+        let kept = health::kept(&self.db)?;
         let (left, why) = self.left();
         Ok((left.saturating_add(kept), why))
     }
@@ -356,38 +342,6 @@ impl Depot {
         Ok(committed)
     }
 
-    /// How it is: whether there is room, and what waits for it.
-    ///
-    /// # Errors
-    /// If the database or the disk cannot be read.
-    pub fn health(&mut self) -> Result<Health, DepotError> {
-        let (mut capacity, why) = self.capacity()?;
-        let kept = self.kept()?;
-        let damaged = self.number("SELECT count(*) FROM object WHERE state IN (1, 3) AND missing > 0")?;
-        let (mut partial, mut paused) = (0, 0);
-        let mut find = self.db.prepare("SELECT missing_len FROM object WHERE state = 2 ORDER BY priority, id")?;
-        for len in find.query_map([], |row| row.get::<_, i64>(0))? {
-            partial += 1;
-            match capacity.checked_sub(len? as u64) {
-                Some(rest) => capacity = rest,
-                None => paused += 1,
-            }
-        }
-        let room = &self.room;
-        // Without room for one more chunk of any length nothing goes on.
-        let is_full = self.left().0.saturating_add(kept) < u64::from(aquila_proto::transfer::Chunk::MAX);
-        Ok(Health {
-            full: if is_full { Some(why) } else { room.full.filter(|_| paused > 0) },
-            used: room.used + room.written,
-            kept,
-            quota: self.config.quota,
-            disk_free: room.free,
-            partial,
-            paused,
-            damaged,
-        })
-    }
-
     /// Gives up what nobody wants any more, and forgets all but the last 10,000 objects that are done with. To be called now and then.
     /// Returns how many objects expired.
     ///
@@ -436,6 +390,16 @@ impl Depot {
     }
 }
 
+/// The folder that a folder is in.
+fn above(folder: &Path) -> &Path {
+    match folder.parent() {
+        // One that is named without a path is in the current one.
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => Path::new("/"),
+    }
+}
+
 /// The store's name: drawn once.
 fn store_id(db: &mut Connection) -> Result<StoreId, DepotError> {
     if let Some(store) = db::meta(db, "store")? {
@@ -449,6 +413,27 @@ fn store_id(db: &mut Connection) -> Result<StoreId, DepotError> {
     let store = db::meta(&tx, "store")?.unwrap_or(drawn);
     tx.commit()?;
     Ok(StoreId(store))
+}
+
+/// A store's objects and receipts are signed by one key: the one that it was made with. Whoever took objects of one that changed would
+/// refuse them, and say so to nobody here.
+fn bind(db: &mut Connection, key: PublicKey) -> Result<(), DepotError> {
+    let owner = match db::meta(db, "key")? {
+        Some(owner) => PublicKey(owner),
+        None => {
+            let tx = db::begin(db, Promise::Now)?;
+            // Stores were not always bound: then it is the key of what is in it.
+            let mut find =
+                tx.prepare("SELECT key FROM object WHERE origin <> 2 AND state > 0 ORDER BY id DESC LIMIT 1")?;
+            let owner = find.query_row([], |row| row.get(0)).optional()?.unwrap_or(key.0);
+            drop(find);
+            tx.execute("INSERT OR IGNORE INTO meta VALUES ('key', ?)", [owner])?;
+            let owner = db::meta(&tx, "key")?.unwrap_or(owner);
+            tx.commit()?;
+            PublicKey(owner)
+        }
+    };
+    if owner == key { Ok(()) } else { Err(DepotError::Key { owner, given: key }) }
 }
 
 /// Writes down where chunks are that came.
@@ -476,4 +461,15 @@ fn forget(db: &Connection) -> Result<usize, DepotError> {
         db.prepare_cached("DELETE FROM object WHERE id = ?")?.execute([id])?;
     }
     Ok(oldest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_named_without_a_path_is_in_the_current_one() {
+        let above = |folder| above(Path::new(folder)).to_str().unwrap();
+        assert_eq!(["files", "./files", "a/files", "/files", "/"].map(above), [".", ".", "a", "/", "/"]);
+    }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use aquila_proto::identity::PublicKey;
 use aquila_proto::transfer::{ManifestError, ObjectId};
 
 use crate::pack::PackError;
@@ -21,9 +22,23 @@ pub enum DepotError {
         /// What the system says.
         error: io::Error,
     },
+    /// There is no store in the folder that was to be looked at.
+    #[error("there is none")]
+    NoStore,
     /// The folder belongs to a later version of this program.
     #[error("the store's folder is of version {0}, this program knows version {known}", known = crate::db::VERSION)]
     Version(i64),
+    /// The store belongs to another key.
+    #[error(
+        "the store belongs to the key {}, and this one is {}: use the key it was made with, or another folder",
+        .owner.fingerprint(), .given.fingerprint()
+    )]
+    Key {
+        /// Whose it is.
+        owner: PublicKey,
+        /// Who wanted to use it.
+        given: PublicKey,
+    },
     /// There is no room: the quota is used up, or the disk is full. See [`crate::Health`].
     #[error("no room: {0}")]
     Full(NoRoom),

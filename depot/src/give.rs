@@ -5,11 +5,11 @@ use aquila_proto::transfer::{Hash, ObjectId, Offer};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::chunks;
 use crate::db::{self, Promise};
 use crate::depot::{Depot, now_s};
 use crate::error::DepotError;
 use crate::state::{self, Told};
+use crate::{chunks, pack};
 
 /// An object that a peer is to be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,23 @@ pub struct Candidate {
     pub deadline_s: u64,
     /// How many chunks.
     pub chunks: u64,
+    /// How many files; 1 of a pack that nobody has looked into yet.
+    pub files: u64,
+}
+
+/// An object that waits for a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued {
+    /// Which.
+    pub object: ObjectId,
+    /// How many files it is; 1 of a pack that nobody has looked into yet.
+    pub files: u64,
+    /// Bytes of its chunks on the way.
+    pub wire_len: u64,
+    /// 0 is served first, 7 last.
+    pub priority: u8,
+    /// By when it should be delivered, seconds since 1970; 0 if nothing is said.
+    pub deadline_s: u64,
 }
 
 impl Candidate {
@@ -52,7 +69,7 @@ impl Depot {
         let peer = self.peer(peer)?;
         let now_s = now_s();
         let mut find = self.db.prepare_cached(
-            "SELECT object.object, manifest_len, wire_len, object.priority, deadline_s, parts, expires_s
+            "SELECT object.object, manifest_len, wire_len, object.priority, deadline_s, parts, files, expires_s
              FROM todo CROSS JOIN object ON object.id = todo.object WHERE todo.peer = ?
              ORDER BY todo.priority, todo.deadline, todo.object",
         )?;
@@ -69,13 +86,60 @@ impl Depot {
                 priority: row.get(3)?,
                 deadline_s: number(4)?,
                 chunks: number(5)?,
+                files: number(6)?.max(1),
             };
-            let expires_s = number(6)?;
+            let expires_s = number(7)?;
             if (expires_s == 0 || expires_s > now_s) && !exclude(&candidate.object) {
                 candidates.push(candidate);
             }
         }
         Ok(candidates)
+    }
+
+    /// All that waits for a peer, in the order of [`Depot::candidates`]. Needs as much time as there are objects: some 0.05 s for 100,000.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub fn queue(&mut self, peer: &PublicKey) -> Result<Vec<Queued>, DepotError> {
+        let peer = self.peer(peer)?;
+        let mut find = self.db.prepare_cached(
+            "SELECT object.object, files, wire_len, object.priority, deadline_s
+             FROM todo CROSS JOIN object ON object.id = todo.object
+             WHERE todo.peer = ? AND (expires_s = 0 OR expires_s > ?)
+             ORDER BY todo.priority, todo.deadline, todo.object",
+        )?;
+        let rows = find.query_map((peer, now_s() as i64), |row| {
+            let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
+            Ok(Queued {
+                object: ObjectId(Hash(row.get(0)?)),
+                files: number(1)?.max(1),
+                wire_len: number(2)?,
+                priority: row.get(3)?,
+                deadline_s: number(4)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Looks into packs of other stores, at most so many, for how many files they are. Whether any was there to be looked into.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub fn count_files(&mut self, max: usize) -> Result<bool, DepotError> {
+        let packs: Vec<(i64, ObjectId)> = {
+            let mut find = self.db.prepare_cached(
+                "SELECT id, object FROM object WHERE files = 0 AND state IN (1, 3) AND missing = 0 LIMIT ?",
+            )?;
+            let rows = find.query_map([max as i64], |row| Ok((row.get(0)?, ObjectId(Hash(row.get(1)?)))))?;
+            rows.collect::<Result<_, _>>()?
+        };
+        for (id, object) in &packs {
+            // What cannot be read, or is no pack, is one thing that waits all the same.
+            let count = self.with_content(object, 1, |content| Ok(pack::count(content))).ok().flatten();
+            let mut set = self.db.prepare_cached("UPDATE object SET files = ? WHERE id = ? AND files = 0")?;
+            set.execute((count.unwrap_or(1) as i64, id))?;
+        }
+        Ok(!packs.is_empty())
     }
 
     /// Reads a part of an object: 0 is its manifest, n its nth chunk as it travels. It is verified.

@@ -1,6 +1,6 @@
 //! What is in a store, for those who look.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aquila_proto::transfer::{Hash, Kind, ObjectId, StoreId};
 use rusqlite::Connection;
@@ -13,7 +13,8 @@ use crate::state::{self, Origin, State};
 /// A store that is only looked at, beside whoever writes.
 #[derive(Debug)]
 pub struct View {
-    db: Connection,
+    pub(crate) db: Connection,
+    pub(crate) dir: PathBuf,
 }
 
 /// An object in a list.
@@ -88,7 +89,11 @@ impl View {
     /// # Errors
     /// If there is none, or it is of a later version.
     pub fn open(dir: &Path) -> Result<Self, DepotError> {
-        Ok(Self { db: db::open_read_only(&dir.join("state.db"))? })
+        let db = dir.join("state.db");
+        if !db.exists() {
+            return Err(DepotError::NoStore);
+        }
+        Ok(Self { db: db::open_read_only(&db)?, dir: dir.to_owned() })
     }
 
     /// Objects, the oldest first.

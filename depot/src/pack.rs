@@ -131,6 +131,12 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Entry<'_>>, PackError> {
     if rest.is_empty() { Ok(entries) } else { Err(PackError::Length) }
 }
 
+/// How many files a pack says that it has, by its beginning.
+pub(crate) fn count(beginning: &[u8]) -> Option<u64> {
+    let mut rest = beginning.strip_prefix(MAGIC)?;
+    take_varint(&mut rest).filter(|count| (1..=MAX_FILES as u64).contains(count))
+}
+
 fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], usize, i64)> {
     let len = usize::try_from(take_varint(rest)?).ok()?;
     let (path, behind) = rest.split_at_checked(len)?;
@@ -151,6 +157,7 @@ mod tests {
         let entries = [entry("a/b.txt", &b"one"[..]), entry("empty", b""), entry("\u{6c34}", b"three")];
         let bytes = write(&entries).unwrap();
         assert_eq!(parse(&bytes).unwrap(), entries);
+        assert_eq!((count(&bytes), count(&bytes[..4]), count(b"aqP1\0")), (Some(3), None, None));
         for at in 0..bytes.len() {
             assert!(parse(&bytes[..at]).is_err(), "{at}");
         }

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::depot::Depot;
+use crate::depot::{Depot, now_s};
 use crate::error::DepotError;
 use crate::intake::{Put, PutOptions, Source};
+use crate::rules::{self, Rule};
 use crate::state::Origin;
 
 /// What a file was when it was looked at.
@@ -64,7 +65,7 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Spool {
     folder: PathBuf,
-    options: PutOptions,
+    rules: Vec<Rule>,
     inotify: Option<Inotify>,
     watched: HashMap<WatchDescriptor, String>,
     /// Files to be taken.
@@ -79,11 +80,11 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Watches a folder, which is made if it is not there.
+    /// Watches a folder, which is made if it is not there. Files are carried as the first of the rules says that is for them.
     ///
     /// # Errors
     /// If it cannot be made or read.
-    pub fn open(folder: impl Into<PathBuf>, options: PutOptions) -> Result<Self, DepotError> {
+    pub fn open(folder: impl Into<PathBuf>, rules: Vec<Rule>) -> Result<Self, DepotError> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(DepotError::at(&folder))?;
         fs::read_dir(&folder).map_err(DepotError::at(&folder))?;
@@ -91,7 +92,7 @@ impl Spool {
             .inspect_err(|error| tracing::warn!(%error, "the spool is looked through every 10 s only"));
         Ok(Self {
             folder,
-            options,
+            rules,
             inotify: inotify.ok(),
             watched: HashMap::new(),
             ready: VecDeque::new(),
@@ -125,14 +126,10 @@ impl Spool {
         if self.next_scan.is_none_or(|at| at <= now) {
             self.scan(depot, now)?;
         }
-        let batch = self.batch();
-        let sources: Vec<_> =
-            batch.iter().map(|path| Source { file: self.folder.join(path), path: path.clone() }).collect();
-        let options = self.options.clone();
-        let put = depot.put_all(&sources, &options, Origin::Spool);
+        let put = self.put(depot);
         let mut taken = Vec::new();
         let mut full = None;
-        for (path, put) in batch.into_iter().zip(put) {
+        for (path, put) in put {
             match put {
                 Ok(put) => {
                     self.told.remove(&path);
@@ -150,6 +147,26 @@ impl Spool {
             Some(error) if taken.is_empty() => Err(error),
             _ => Ok(taken),
         }
+    }
+
+    /// Puts the next files, the most urgent first. Only those that are carried alike can be in one pack.
+    fn put(&mut self, depot: &mut Depot) -> Vec<(String, Result<Put, DepotError>)> {
+        let now_s = now_s();
+        let mut alike: Vec<(PutOptions, Vec<Source>)> = Vec::new();
+        for path in self.batch() {
+            let options = rules::options(&self.rules, &path, now_s);
+            let source = Source { file: self.folder.join(&path), path };
+            match alike.iter_mut().find(|(other, _)| *other == options) {
+                Some((_, sources)) => sources.push(source),
+                None => alike.push((options, vec![source])),
+            }
+        }
+        alike.sort_by_key(|(options, _)| options.priority);
+        let put = |(options, sources): (PutOptions, Vec<Source>)| {
+            let put = depot.put_all(&sources, &options, Origin::Spool);
+            sources.into_iter().map(|source| source.path).zip(put)
+        };
+        alike.into_iter().flat_map(put).collect()
     }
 
     /// The next files to be taken.

@@ -271,9 +271,12 @@ impl Staged {
 impl Whole {
     fn note(&self, db: &Connection, row: i64, parts: u64) -> Result<(), DepotError> {
         describe(db, row, &self.object, &self.said, self.manifest.len())?;
-        let mut set =
-            db.prepare_cached("UPDATE object SET origin = ?, size = ?, wire_len = ?, parts = ? WHERE id = ?")?;
-        set.execute((self.origin as i64, self.size as i64, self.wire_len as i64, parts as i64, row))?;
+        let mut set = db.prepare_cached(
+            "UPDATE object SET origin = ?, size = ?, wire_len = ?, parts = ?, files = ? WHERE id = ?",
+        )?;
+        // A bundle has no file, and counts as one.
+        let files = self.files.len().max(1) as i64;
+        set.execute((self.origin as i64, self.size as i64, self.wire_len as i64, parts as i64, files, row))?;
         db.prepare_cached("INSERT INTO manifest VALUES (?, ?)")?.execute((row, &self.manifest[..]))?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Objects that other stores have.
 
 use aquila_proto::identity::PublicKey;
-use aquila_proto::transfer::{Chunk, Hash, Kind, Manifest, ObjectId, Offer, Ranges};
+use aquila_proto::transfer::{Chunk, Hash, Kind, Manifest, ManifestError, ObjectId, Offer, Ranges};
 use rusqlite::OptionalExtension;
 
 use crate::db::{self, Promise};
@@ -41,9 +41,12 @@ pub enum Verdict {
 /// Why an object is not wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Its manifest is none, or not the one that was offered.
-    #[error("its manifest is none, or another one's")]
-    Manifest,
+    /// Its manifest cannot be read, or says what none may.
+    #[error("its manifest: {0}")]
+    Manifest(ManifestError),
+    /// Its manifest is not the one that was offered.
+    #[error("its manifest is another one's")]
+    Another,
     /// It comes from somebody whose objects are not taken.
     #[error("it comes from somebody whose objects are not taken")]
     Source,
@@ -88,7 +91,7 @@ impl Depot {
     /// If the database cannot be read or written.
     pub fn on_offer(&mut self, peer: &PublicKey, offer: &Offer) -> Result<Verdict, DepotError> {
         if offer.manifest_len as usize > Manifest::MAX_LEN {
-            return Ok(Verdict::Refuse(Refusal::Manifest));
+            return Ok(Verdict::Refuse(Refusal::Manifest(ManifestError::TooLong)));
         }
         let Some(object) = state::find(&self.db, &offer.object)? else {
             return match self.room_for_another(u64::from(offer.manifest_len))? {
@@ -230,10 +233,11 @@ impl Depot {
             chunks::need(&tx, row, part, id)?;
         }
         let mut set = tx.prepare_cached(
-            "UPDATE object SET size = ?, wire_len = ?, parts = ?, missing = ?, missing_len = ?, for_us = ? WHERE id = ?",
+            "UPDATE object SET size = ?, wire_len = ?, parts = ?, missing = ?, missing_len = ?, for_us = ?, files = ? WHERE id = ?",
         )?;
         let parts = manifest.chunks.len() as i64;
-        set.execute((manifest.size() as i64, wire_len, parts, missing, missing_len, for_us, row))?;
+        let files = i64::from(manifest.kind != Kind::Pack);
+        set.execute((manifest.size() as i64, wire_len, parts, missing, missing_len, for_us, files, row))?;
         drop(set);
         let known = state::get(&tx, row)?;
         state::told(&tx, &known, peer, Told::Has)?;
@@ -244,9 +248,9 @@ impl Depot {
 
     fn judge(&self, object: &ObjectId, bytes: &[u8]) -> Result<Manifest, Refusal> {
         if Hash::of(bytes) != object.0 {
-            return Err(Refusal::Manifest);
+            return Err(Refusal::Another);
         }
-        let manifest = Manifest::parse(bytes).map_err(|_| Refusal::Manifest)?;
+        let manifest = Manifest::parse(bytes).map_err(Refusal::Manifest)?;
         if manifest.source == self.store {
             return Err(Refusal::Ours);
         }

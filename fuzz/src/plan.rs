@@ -85,7 +85,7 @@ pub fn tables(data: &[u8]) {
         Ok(terrain) => {
             let there = Position { latitude_deg: NODE.latitude_deg + 0.2, altitude_m: 300.0, ..NODE };
             assert!(terrain.height_m(NODE.latitude_deg, NODE.longitude_deg).is_finite());
-            assert!(terrain.loss_db(&Frame::new(NODE), there, 0.05) >= 0.0);
+            assert!(terrain.loss_db(&Frame::new(NODE), there, 0.05, 4.0 / 3.0) >= 0.0);
             assert!(terrain.highest_m(there, 60.0) >= 0.0);
         }
         Err(error) => refused(text.as_bytes(), &error),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use aquila_depot::Rule;
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::{ModemSpec, Script, parse_answer, parse_json};
 use aquila_net::mule::{Beacon, CastSpec, HearSpec, PeerSpec, RouteSpec};
@@ -46,6 +47,10 @@ pub fn texts(data: &[u8]) {
     }
     if let Ok(route) = text.parse::<RouteSpec>() {
         assert_eq!(route.to_string(), text);
+    }
+    if let Ok(rule) = text.parse::<Rule>() {
+        assert_eq!(rule.to_string().parse().as_ref(), Ok(&rule));
+        let _ = rule.is_for(text);
     }
     if let Some(beacon) = Beacon::parse(data) {
         assert_eq!(beacon.to_bytes(), data);

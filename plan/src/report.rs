@@ -24,14 +24,71 @@ pub fn map(scenario: &Scenario, forecast: &Forecast, best_bps: f64) -> String {
         "<svg viewBox=\"0 0 {SIZE} {SIZE}\" role=\"img\" aria-label=\"The flight from above\" \
          xmlns=\"http://www.w3.org/2000/svg\">"
     );
-    let labels = rings(&mut svg, &scale);
+    let mut taken = Taken::new(&points, &scale);
+    let compass = compass(&mut taken);
+    let labels = rings(&mut svg, &scale, &mut taken);
     obstacles(&mut svg, scenario, &scale);
     way(&mut svg, forecast, &points, &scale, best_bps);
+    arrows(&mut svg, &points, &scale);
     ship(&mut svg, scenario, &scale);
     svg.push_str(&labels);
+    svg.push_str(&compass);
     legend(&mut svg, best_bps);
     svg.push_str("</svg>");
     svg
+}
+
+/// What is drawn already, so that letters do not lie on it.
+struct Taken {
+    /// The way.
+    way: Vec<(f64, f64)>,
+    /// Center, and half of width and height.
+    boxes: Vec<[f64; 4]>,
+}
+
+impl Taken {
+    fn new(points: &[[f64; 2]], scale: &Scale) -> Self {
+        let (x, y) = scale.at([0.0, 0.0]);
+        let legend = [60.0 + 150.0, SIZE - 14.0, 190.0, 18.0];
+        Self { way: points.iter().map(|point| scale.at(*point)).collect(), boxes: vec![[x, y, 17.0, 17.0], legend] }
+    }
+
+    /// How far a box is from all of it; negative if it lies on something, or beyond the picture.
+    fn clearance(&self, [x, y, wide, high]: [f64; 4]) -> f64 {
+        let to = |(other_x, other_y): (f64, f64), more_wide: f64, more_high: f64| {
+            ((x - other_x).abs() - wide - more_wide).max((y - other_y).abs() - high - more_high)
+        };
+        let way = self.way.iter().map(|point| to(*point, STROKE, STROKE));
+        let boxes = self.boxes.iter().map(|taken| to((taken[0], taken[1]), taken[2], taken[3]));
+        let edge = [x - wide, y - high, SIZE - x - wide, SIZE - y - high];
+        way.chain(boxes).chain(edge).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Half of a way's width, and some room.
+const STROKE: f64 = 5.0;
+
+/// Where north is: in the corner with most room.
+fn compass(taken: &mut Taken) -> String {
+    let corners = [(24.0, 40.0), (SIZE - 24.0, 40.0), (SIZE - 24.0, SIZE - 60.0), (24.0, SIZE - 90.0)];
+    let room = |(x, y): (f64, f64)| taken.clearance([x, y, 9.0, 25.0]);
+    // The first of those that are good enough, so that it is where it usually is.
+    let (x, y) = corners.into_iter().find(|corner| room(*corner) > 0.0).unwrap_or_else(|| {
+        let best = corners.into_iter().max_by(|one, other| room(*one).total_cmp(&room(*other)));
+        best.unwrap_or(corners[0])
+    });
+    taken.boxes.push([x, y, 9.0, 25.0]);
+    format!(
+        "<path class=\"axis\" d=\"M{x} {:.1}V{:.1}M{:.1} {:.1}L{x} {:.1}L{:.1} {:.1}\"/><text x=\"{x}\" y=\"{:.1}\" class=\"mid\">N</text>",
+        y + 8.0,
+        y - 22.0,
+        x - 6.0,
+        y - 14.0,
+        y - 24.0,
+        x + 6.0,
+        y - 14.0,
+        y + 22.0
+    )
 }
 
 fn flat(node: &Frame, position: Position) -> [f64; 2] {
@@ -63,8 +120,10 @@ impl Scale {
     }
 }
 
-/// Distances from the node, and where north is. Gives their labels, which go on top.
-fn rings(svg: &mut String, scale: &Scale) -> String {
+/// Distances from the node. Gives their labels, which go on top, where the way is not.
+fn rings(svg: &mut String, scale: &Scale, taken: &mut Taken) -> String {
+    /// Where on a ring its label may be, degrees clockwise from north: below on the right first.
+    const PLACES: usize = 24;
     let mut labels = String::new();
     let (x, y) = scale.at([0.0, 0.0]);
     let widest = SIZE / scale.per_metre;
@@ -75,16 +134,19 @@ fn rings(svg: &mut String, scale: &Scale) -> String {
         let radius = step * f64::from(n);
         let drawn = radius * scale.per_metre;
         let _ = write!(svg, "<circle class=\"grid\" fill=\"none\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{drawn:.1}\"/>");
-        let (label_x, label_y) = (x + drawn * 0.5, y + drawn * 0.866);
-        if (8.0..SIZE - 40.0).contains(&label_x) && (12.0..SIZE - 40.0).contains(&label_y) {
-            let text = if step >= 1_000.0 { format!("{} km", radius / 1e3) } else { format!("{radius} m") };
-            let _ = write!(labels, "<text x=\"{label_x:.1}\" y=\"{label_y:.1}\">{text}</text>");
+        let text = if step >= 1_000.0 { format!("{} km", radius / 1e3) } else { format!("{radius} m") };
+        let wide = 3.6 * text.len() as f64;
+        let places = (0..PLACES).map(|place| {
+            let (sin, cos) = (150.0 + 360.0 / PLACES as f64 * place as f64).to_radians().sin_cos();
+            [x + drawn * sin, y - drawn * cos, wide, 7.0]
+        });
+        // A ring of which no place is free is as far as its neighbours say.
+        if let Some(place) = places.into_iter().find(|place| taken.clearance(*place) > 0.0) {
+            let _ =
+                write!(labels, "<text x=\"{:.1}\" y=\"{:.1}\" class=\"mid\">{text}</text>", place[0], place[1] + 4.0);
+            taken.boxes.push(place);
         }
     }
-    let _ = write!(
-        svg,
-        "<path class=\"axis\" d=\"M24 48V18M18 26L24 16L30 26\"/><text x=\"24\" y=\"62\" class=\"mid\">N</text>"
-    );
     labels
 }
 
@@ -149,6 +211,32 @@ fn way(svg: &mut String, forecast: &Forecast, points: &[[f64; 2]], scale: &Scale
     }
 }
 
+/// Which way it is flown, now and then.
+fn arrows(svg: &mut String, points: &[[f64; 2]], scale: &Scale) {
+    /// On the way between two, and between any two in the picture.
+    const EVERY: f64 = 130.0;
+    const APART: f64 = 90.0;
+    let mut drawn: Vec<(f64, f64)> = Vec::new();
+    let mut since = EVERY / 2.0;
+    for pair in points.windows(2) {
+        let ((from_x, from_y), (x, y)) = (scale.at(pair[0]), scale.at(pair[1]));
+        let way = (x - from_x).hypot(y - from_y);
+        since += way;
+        let is_free = drawn.iter().all(|(other_x, other_y)| (x - other_x).hypot(y - other_y) > APART);
+        if since < EVERY || !is_free || way < 0.1 {
+            continue;
+        }
+        since = 0.0;
+        drawn.push((x, y));
+        let turned = (y - from_y).atan2(x - from_x).to_degrees();
+        let _ = write!(
+            svg,
+            "<path class=\"flown\" fill=\"currentColor\" stroke=\"#fff\" stroke-width=\"1\" \
+             transform=\"translate({x:.1} {y:.1}) rotate({turned:.1})\" d=\"M9 0L-6 -7L-3 0L-6 7Z\"/>"
+        );
+    }
+}
+
 /// Which of the colours.
 fn shade(goodput_bps: f64, best_bps: f64) -> usize {
     ((goodput_bps / best_bps.max(1.0) * 5.0) as usize).min(4)
@@ -195,6 +283,44 @@ mod tests {
         // Behind the superstructure it is another colour than in the open.
         assert!(svg.contains(COLOURS[4]) || svg.contains(COLOURS[3]), "{svg}");
         assert!(svg.contains(COLOURS[0]) || svg.contains(COLOURS[1]), "{svg}");
+        assert!(svg.matches("class=\"flown\"").count() >= 3, "arrows say which way it is flown");
         assert_eq!([shade(0.0, 10.0), shade(9.9, 10.0), shade(99.0, 10.0)], [0, 4, 4]);
+    }
+
+    /// Where texts are: what, and in the middle of which box.
+    fn texts(svg: &str) -> Vec<(String, f64, f64)> {
+        let each = svg.split("<text x=\"").skip(1).map(|text| {
+            let (x, rest) = text.split_once("\" y=\"").unwrap();
+            let (y, rest) = rest.split_once('"').unwrap();
+            let (_, rest) = rest.split_once('>').unwrap();
+            (rest.split('<').next().unwrap().to_owned(), x.parse().unwrap(), y.parse::<f64>().unwrap() - 4.0)
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn letters_lie_neither_on_the_way_nor_on_the_ship() {
+        let mut scenario = Scenario::example().unwrap();
+        // The third is seen from the north-west: there the ship is in the corner in which the compass usually is.
+        for bearing_deg in [0.0, 45.0, 90.0, 135.0, 225.0, 315.0] {
+            let crate::scenario::Way::Loiter(loiter) = &mut scenario.flights[2].way else { panic!("not a loiter") };
+            loiter.bearing_deg = bearing_deg;
+            let track = scenario.fly(&scenario.flights[2]).unwrap();
+            let forecast = Forecast::new(&scenario, "x", &track);
+            let node = Frame::new(scenario.node.position());
+            let points: Vec<_> = forecast.seconds.iter().map(|second| flat(&node, second.moment.position)).collect();
+            let scale = Scale::around(&points);
+            let way: Vec<_> = points.iter().map(|point| scale.at(*point)).chain([scale.at([0.0, 0.0])]).collect();
+            let texts = texts(&map(&scenario, &forecast, 40e6));
+            let wanted = |(text, ..): &&(String, f64, f64)| text == "N" || text.ends_with(" m") || text.ends_with("km");
+            let mut seen = 0;
+            for (text, x, y) in texts.iter().filter(wanted) {
+                seen += 1;
+                let nearest = way.iter().map(|(other_x, other_y)| (x - other_x).hypot(y - other_y));
+                let nearest = nearest.fold(f64::INFINITY, f64::min);
+                assert!(nearest > 9.0, "{bearing_deg}: {text} at {x}, {y} is {nearest:.0} from the way or the ship");
+            }
+            assert!(seen >= 3, "{bearing_deg}: {texts:?}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::flight::airframe::{Airframe, Wind};
 use crate::flight::planned::{self, Loiter};
 use crate::flight::{FlightError, Track, recorded};
 use crate::forecast::files::FileSet;
+use crate::forecast::warnings::Limits;
 use crate::geodesy::{Frame, Position};
 use crate::log::FlightLog;
 use crate::mission::Mission;
@@ -51,6 +52,8 @@ pub struct Scenario {
     pub flights: Vec<Flight>,
     /// What is to be transferred.
     pub files: Vec<FileSet>,
+    /// What is worth a word.
+    pub warnings: Limits,
     /// What `aquila plan sweep` tries.
     pub sweep: Axes,
     /// Ground, if there is some.
@@ -97,6 +100,9 @@ pub struct Model {
     pub budget_deviation_db: f64,
     /// Share of what the link carries that is files. Aquila's transfers have 0.93 to 0.97 on the lab's traces.
     pub file_efficiency: f64,
+    /// Radius of an Earth over which waves would be straight, in radii of ours: bends them over hills. Default: 4/3, of a standard
+    /// atmosphere (ITU-R P.310).
+    pub earth_factor: f64,
 }
 
 /// A flight to be forecast.
@@ -175,6 +181,7 @@ impl Default for Model {
             seeds: 200,
             budget_deviation_db: 3.0,
             file_efficiency: 0.95,
+            earth_factor: 4.0 / 3.0,
         }
     }
 }
@@ -186,6 +193,9 @@ impl Model {
         }
         if !(0.0..=20.0).contains(&self.budget_deviation_db) {
             return Some(format!("budget_deviation_db is {}; it must be from 0 to 20", self.budget_deviation_db));
+        }
+        if !(0.3..=100.0).contains(&self.earth_factor) {
+            return Some(format!("earth_factor is {}; it must be from 0.3 to 100", self.earth_factor));
         }
         let is_share = (0.01..=1.0).contains(&self.file_efficiency);
         (!is_share).then(|| format!("file_efficiency is {}; it must be from 0.01 to 1", self.file_efficiency))
@@ -205,6 +215,7 @@ struct Written {
     model: Model,
     flight: Vec<WrittenFlight>,
     file: Vec<FileSet>,
+    warnings: Limits,
     sweep: Axes,
     terrain: Option<String>,
 }
@@ -262,6 +273,7 @@ impl Scenario {
             model: written.model,
             flights,
             files: written.file,
+            warnings: written.warnings,
             sweep: written.sweep,
             terrain: terrain.transpose()?,
         };
@@ -294,6 +306,7 @@ impl Scenario {
             ("model.path_loss", self.model.path_loss.fault()),
             ("model.sea", self.model.sea.fault()),
             ("model.shadowing", self.model.shadowing.fault()),
+            ("warnings", self.warnings.fault()),
             ("sweep", self.sweep.fault()),
         ];
         let parts = parts.into_iter().map(|(name, fault)| (name.to_owned(), fault));

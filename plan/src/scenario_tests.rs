@@ -19,6 +19,7 @@ fn the_example_has_every_key_with_its_default() {
         (&Radio::default(), &Airframe::default(), Wind::default())
     );
     assert_eq!((example.model, &example.sweep), (Model::default(), &Axes::default()));
+    assert_eq!(example.warnings, Limits::default());
     let node = Node {
         latitude_deg: 63.62,
         longitude_deg: 9.72,
@@ -38,6 +39,7 @@ fn the_example_has_every_key_with_its_default() {
         serde_json::to_value(&example.aircraft).unwrap(),
         serde_json::to_value(example.wind).unwrap(),
         serde_json::to_value(example.model).unwrap(),
+        serde_json::to_value(example.warnings).unwrap(),
         serde_json::to_value(first).unwrap(),
         serde_json::to_value(&example.sweep).unwrap(),
         serde_json::to_value(&example.files).unwrap(),
@@ -105,6 +107,9 @@ fn mistakes_are_said_with_their_line_or_their_name() {
         ("[aircraft.antenna]\nkind = \"horn\"\n", "unknown variant `horn`"),
         ("[sweep]\naltitude_m = []\n", "sweep: each axis needs a value"),
         ("[[file]]\nname = \"x\"\nsize_mb = 0.0\n", "file 1: size_mb is 0"),
+        ("[model]\nearth_factor = 0.0\n", "model: earth_factor is 0"),
+        ("[warnings]\nshare = 2.0\n", "warnings: share is 2"),
+        ("[aircraft]\nroll_rate_dps = 0.0\n", "aircraft: roll_rate_dps is 0"),
         ("[node]\nlatitude_deg = 91.0\n", "node: latitude_deg"),
     ] {
         let error = refused(text);

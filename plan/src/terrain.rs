@@ -13,8 +13,6 @@ use crate::obstruction::knife_edge_db;
 const MAX_CELLS: usize = 25_000_000;
 /// Places on a path at which the ground is looked at, at most.
 const MAX_STEPS: f64 = 500.0;
-/// What the atmosphere's refraction makes of the Earth's radius [ITU-R P.310: k = 4/3].
-const EFFECTIVE_RADIUS: f64 = 4.0 / 3.0 * EARTH_RADIUS_M;
 
 /// A grid.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +88,8 @@ impl Terrain {
 
     /// Loss over the edge that is most in the way between the origin of a frame and a place, dB [ITU-R P.526-15 §4.1;
     /// of several edges the worst one only].
-    pub fn loss_db(&self, frame: &Frame, there: Position, wavelength_m: f64) -> f64 {
+    /// Waves are bent as if the Earth's radius were `earth_factor` times what it is.
+    pub fn loss_db(&self, frame: &Frame, there: Position, wavelength_m: f64, earth_factor: f64) -> f64 {
         let local = frame.to_local(there);
         let length = local.length();
         let cell_m = self.cell_deg * 111_000.0 * there.latitude_deg.to_radians().cos();
@@ -101,9 +100,9 @@ impl Terrain {
             let share = along / length;
             let on_line =
                 frame.to_global(Local { east: local.east * share, north: local.north * share, up: local.up * share });
-            // The line is straight and the Earth below it round. What the waves take is an arc above the line: by a
-            // quarter of what the Earth rises to it.
-            let bent = along * (length - along) / 2.0 * (1.0 / EARTH_RADIUS_M - 1.0 / EFFECTIVE_RADIUS);
+            // The line is straight and the Earth below it round. What the waves take is an arc above the line: with a factor
+            // of 4/3 by a quarter of what the Earth rises to it.
+            let bent = along * (length - along) / 2.0 * (1.0 / EARTH_RADIUS_M - 1.0 / (earth_factor * EARTH_RADIUS_M));
             let above = self.height_m(on_line.latitude_deg, on_line.longitude_deg) - on_line.altitude_m - bent;
             worst = f64::max(worst, above * (2.0 / wavelength_m * (1.0 / along + 1.0 / (length - along))).sqrt());
             along += step;
@@ -212,7 +211,7 @@ mod tests {
     #[test]
     fn a_ridge_is_in_the_way_of_what_flies_low() {
         let frame = Frame::new(Position::new(63.0, 10.0, 10.0).unwrap());
-        let loss = |altitude| ridge().loss_db(&frame, Position::new(63.0, 10.06, altitude).unwrap(), 0.0535);
+        let loss = |altitude| ridge().loss_db(&frame, Position::new(63.0, 10.06, altitude).unwrap(), 0.0535, 4.0 / 3.0);
         assert_eq!(loss(1_500.0), 0.0);
         // 200 m of rock over a line at 55 m, 1.5 km from either end: ν = 145 √(2/λ · 2/1513) = 32.
         assert!((loss(100.0) - (13.0 + 20.0 * 32f64.log10())).abs() < 1.5, "{}", loss(100.0));
@@ -243,7 +242,7 @@ mod tests {
             let height = ridge().height_m(latitude, longitude);
             prop_assert!((0.0..=200.0).contains(&height));
             let frame = Frame::new(Position::new(63.0, 10.0, 10.0).unwrap());
-            prop_assert!(ridge().loss_db(&frame, Position::new(latitude, longitude, altitude).unwrap(), 0.05) >= 0.0);
+            prop_assert!(ridge().loss_db(&frame, Position::new(latitude, longitude, altitude).unwrap(), 0.05, 4.0 / 3.0) >= 0.0);
         }
     }
 }

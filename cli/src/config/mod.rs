@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 pub use congestion::ControllerName;
 pub use file::File;
 pub use gateway::{Carried, GatewaySettings, GatewaySide};
-pub use mule::{DeleteWhen, MuleProgram, MuleSettings, store_folder};
+pub use mule::{Bounds, DeleteWhen, MuleProgram, MuleSettings, store_folder};
 pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
-pub use units::{Mtu, Remote, Text};
+pub use units::{BundleName, Mtu, Remote, Text};
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]

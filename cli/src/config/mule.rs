@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aquila_bundle::{Eid, NodeId};
-use aquila_depot::{Config, Delete, Shore};
-use aquila_net::mule::{Air, BundleSetup, CastSpec, Discovery, HearSpec, PeerSpec, Role, RouteSpec};
+use aquila_depot::{Config, Delete, Rule, Shore};
+use aquila_net::mule::{Air, BundleSetup, CastSpec, Discovery, HearSpec, PeerSpec, Role, RouteSpec, SpoolSetup};
 use aquila_net::status::Exposure;
 use aquila_proto::identity::{Identity, PublicKey};
 use clap::ValueEnum;
@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::file::File;
 use super::settings::{DEFAULT_LOG, Environment, Invalid, key_file, status};
-use super::units::{Bytes, Text};
+use super::units::{BundleName, Bytes, Text};
 
 /// The section of the file.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -26,19 +26,21 @@ pub struct Mule {
     pub sources: Option<Vec<Text<PublicKey>>>,
     pub shores: Option<Vec<Text<PublicKey>>>,
     pub spool: Option<PathBuf>,
+    pub spool_rules: Option<Vec<Text<Rule>>>,
     pub deliver: Option<PathBuf>,
     pub destination: Option<String>,
     pub delete: Option<DeleteWhen>,
     pub quota: Option<Bytes<1_000_000, 1_000_000_000_000_000>>,
     pub min_free: Option<Bytes<0, 1_000_000_000_000_000>>,
+    pub keep: Option<Bytes<0, 1_000_000_000_000_000>>,
     pub announce: Option<Vec<String>>,
     pub look: Option<Vec<String>>,
     pub cast: Option<Vec<Text<CastSpec>>>,
     pub hear: Option<Vec<Text<HearSpec>>>,
-    pub bundles_node: Option<Text<NodeId>>,
+    pub bundles_node: Option<Text<BundleName<NodeId>>>,
     pub bundles_listen: Option<Text<SocketAddr>>,
     pub bundles_to: Option<Vec<Text<RouteSpec>>>,
-    pub bundles_files: Option<Text<Eid>>,
+    pub bundles_files: Option<Text<BundleName<Eid>>>,
 }
 
 /// When a file is given up, see [`Delete`].
@@ -63,6 +65,37 @@ impl From<DeleteWhen> for Delete {
     }
 }
 
+/// How much a store holds, in bytes. The same for all who open it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Chunks that may be stored.
+    pub quota: u64,
+    /// What the disk must have free.
+    pub min_free: u64,
+    /// Chunks of released files that are kept for their next versions.
+    pub keep: u64,
+}
+
+impl Mule {
+    /// What the section says of how much is held.
+    pub fn bounds(&self) -> Bounds {
+        let defaults = Config::new(Arc::new(Identity::from_seed([0; 32])));
+        Bounds {
+            quota: self.quota.map_or(defaults.quota, |quota| quota.get().0),
+            min_free: self.min_free.map_or(defaults.min_free, |free| free.get().0),
+            keep: self.keep.map_or(defaults.keep, |keep| keep.get().0),
+        }
+    }
+}
+
+impl Bounds {
+    /// A store that takes nothing from others.
+    pub fn config(self, identity: Arc<Identity>) -> Config {
+        let Self { quota, min_free, keep } = self;
+        Config { quota, min_free, keep, ..Config::new(identity) }
+    }
+}
+
 /// Everything that a store and its links need to know.
 #[derive(Debug, Clone)]
 pub struct MuleSettings {
@@ -77,15 +110,13 @@ pub struct MuleSettings {
     /// Whose word counts that something was delivered.
     pub shores: Vec<PublicKey>,
     /// A folder whose files are taken in.
-    pub spool: Option<PathBuf>,
+    pub spool: Option<SpoolSetup>,
     /// Where files end, if they do.
     pub shore: Option<Shore>,
     /// When files are given up.
     pub delete: Delete,
-    /// Bytes that may be stored, and that the disk must have free.
-    pub quota: u64,
-    /// See `quota`.
-    pub min_free: u64,
+    /// How much it holds.
+    pub bounds: Bounds,
     /// Where others are told of us, and looked for.
     pub discovery: Discovery,
     /// Where files are sent to whoever listens.
@@ -126,7 +157,7 @@ pub fn store_folder(file: &File, environment: &Environment) -> Result<PathBuf, I
 fn bundles(mule: &Mule, role: Role) -> Result<Option<BundleSetup>, Invalid> {
     let listen = mule.bundles_listen.as_ref().map(|Text(address)| *address);
     let routes: Vec<_> = mule.bundles_to.iter().flatten().map(|Text(route)| route.clone()).collect();
-    let files = mule.bundles_files.as_ref().map(|Text(eid)| eid.clone());
+    let files = mule.bundles_files.as_ref().map(|Text(BundleName(eid))| eid.clone());
     if listen.is_none() && routes.is_empty() && files.is_none() {
         return Ok(None);
     }
@@ -141,7 +172,8 @@ fn bundles(mule: &Mule, role: Role) -> Result<Option<BundleSetup>, Invalid> {
     if (role == Role::Shore) != listen.is_none() || (role == Role::Shore) == routes.is_empty() {
         return Err(Invalid::MuleBundles(role.name()));
     }
-    let node = mule.bundles_node.as_ref().map(|Text(node)| node.clone()).ok_or(Invalid::NoMuleBundlesNode)?;
+    let node =
+        mule.bundles_node.as_ref().map(|Text(BundleName(node))| node.clone()).ok_or(Invalid::NoMuleBundlesNode)?;
     Ok(Some(BundleSetup { node, listen, routes, files }))
 }
 
@@ -203,6 +235,10 @@ impl MuleSettings {
         if mule.spool.is_some() && role == Role::Shore {
             return Err(Invalid::MuleSpool);
         }
+        let rules: Vec<_> = mule.spool_rules.iter().flatten().map(|Text(rule)| rule.clone()).collect();
+        if mule.spool.is_none() && !rules.is_empty() {
+            return Err(Invalid::MuleSpoolRules);
+        }
         // Who is met is believed as far as what it does goes.
         let met = peers.iter().map(|peer| (peer.key, peer.role)).chain(link.map(|(key, role)| (key, Some(role))));
         let met: Vec<_> = met.collect();
@@ -225,18 +261,16 @@ impl MuleSettings {
             list.dedup();
         }
         let (casts, hears) = casts(mule, role)?;
-        let defaults = Config::new(Arc::new(Identity::from_seed([0; 32])));
         Ok(Self {
             role,
             store,
             peers,
             sources,
             shores,
-            spool: mule.spool.clone(),
+            spool: mule.spool.clone().map(|folder| SpoolSetup { folder, rules }),
             shore,
             delete: mule.delete.map_or(Delete::default(), Delete::from),
-            quota: mule.quota.map_or(defaults.quota, |quota| quota.get().0),
-            min_free: mule.min_free.map_or(defaults.min_free, |free| free.get().0),
+            bounds: mule.bounds(),
             casts,
             hears,
             bundles: bundles(mule, role)?,
@@ -254,9 +288,7 @@ impl MuleSettings {
             shores: self.shores.clone(),
             shore: self.shore.clone(),
             delete: self.delete,
-            quota: self.quota,
-            min_free: self.min_free,
-            ..Config::new(identity)
+            ..self.bounds.config(identity)
         }
     }
 }

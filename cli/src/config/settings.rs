@@ -176,6 +176,11 @@ pub enum Invalid {
     /// A spool of a shore.
     #[error("[mule] spool is for nodes and carriers; a shore gives files to nobody")]
     MuleSpool,
+    /// Rules for files that nobody takes.
+    #[error(
+        "[mule] spool_rules is for files of a spool, and there is none: write spool = \"/data/out\" or use --spool"
+    )]
+    MuleSpoolRules,
     /// Bundles the wrong way.
     #[error(
         "[mule] bundles_listen is for nodes and carriers, where bundles come in, bundles_to and bundles_files are for shores, where they leave; this is a {0}"

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
+use aquila_bundle::{Eid, NodeId};
 use aquila_proto::quic::MIN_MTU;
 use aquila_proto::{Bitrate, ByteCount};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
@@ -40,6 +41,32 @@ pub struct Chance(f64);
 /// Bytes of UDP payload in a packet of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mtu(u16);
+
+/// A name that somebody has among those who send bundles (RFC 9171).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleName<T>(pub T);
+
+/// Of which there are two kinds.
+pub trait IsBundleName: FromStr {
+    /// What it is not, and what it may be.
+    const LIKE: &'static str;
+}
+
+impl IsBundleName for NodeId {
+    const LIKE: &'static str = "is no name of a node: write for example dtn://ship/ or ipn:5.0";
+}
+
+impl IsBundleName for Eid {
+    const LIKE: &'static str = "is no name of an endpoint: write for example dtn://shore/files or ipn:5.1";
+}
+
+impl<T: IsBundleName> FromStr for BundleName<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| format!("'{text}' {}", T::LIKE))
+    }
+}
 
 /// The other side as a host and a port, [`DEFAULT_PORT`] if none is given.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aquila_bundle::{Eid, NodeId};
-use aquila_depot::State;
+use aquila_depot::{Rule, State};
 use aquila_net::mule::{CastSpec, HearSpec, PeerSpec, RouteSpec};
 use aquila_proto::identity::PublicKey;
 use clap::{Args, Subcommand, ValueHint};
 
-use crate::config::{DeleteWhen, File, Text};
+use crate::config::{BundleName, DeleteWhen, File, Text};
 
 /// Files from where they are made to the shore, by whoever passes
 #[derive(Debug, Args)]
@@ -86,6 +86,11 @@ pub struct RunArgs {
     /// Take in files that appear in this folder [mule.spool]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Files")]
     pub spool: Option<PathBuf>,
+    /// How files of the spool are carried: PATTERN[,priority=0..7][,within=6h][,expires=30d][,destination=NAME], such as
+    /// 'alarms/,priority=0,within=1h' or '*.raw,priority=7'; the first that fits counts; may be given several times
+    /// [mule.spool_rules]
+    #[arg(long, value_name = "RULE", help_heading = "Files")]
+    pub spool_rule: Vec<Rule>,
     /// Put files that have arrived into this folder; a shore needs one, or --bundles-files [mule.deliver]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, help_heading = "Files")]
     pub deliver: Option<PathBuf>,
@@ -95,7 +100,7 @@ pub struct RunArgs {
 
     /// What this node is called among those who send bundles, such as dtn://ship/ or ipn:5.0 [mule.bundles_node]
     #[arg(long, value_name = "EID", help_heading = "Bundles")]
-    pub bundles_node: Option<NodeId>,
+    pub bundles_node: Option<BundleName<NodeId>>,
     /// Take bundles (RFC 9171) of other networks here, by TCPCLv4 without TLS: on nodes and carriers [mule.bundles_listen]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Bundles")]
     pub bundles_listen: Option<SocketAddr>,
@@ -105,7 +110,7 @@ pub struct RunArgs {
     pub bundles_to: Vec<RouteSpec>,
     /// Hand files over too, as bundles for this endpoint, instead of putting them into a folder: on shores [mule.bundles_files]
     #[arg(long, value_name = "EID", help_heading = "Bundles")]
-    pub bundles_files: Option<Eid>,
+    pub bundles_files: Option<BundleName<Eid>>,
 
     /// Serve a status page, JSON and Prometheus metrics here, for example at 127.0.0.1:9420 [status.listen]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Watching")]
@@ -177,19 +182,7 @@ fn state(text: &str) -> Result<State, String> {
 
 /// Seconds.
 fn span(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "s" => 1,
-        "min" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return Err(format!("'{text}' is no time: write for example 90min, 6h or 2d")),
-    };
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    seconds
-        .filter(|s| (1..=100 * 366 * 86_400).contains(s))
-        .ok_or_else(|| format!("'{text}' is out of bounds: up to 100 years"))
+    aquila_depot::span(text).map_err(|error| error.to_string())
 }
 
 fn set<T>(key: &mut Option<T>, given: Option<T>) {
@@ -224,6 +217,7 @@ impl RunArgs {
         set(&mut file.mule.announce, Some(self.announce).filter(|list| !list.is_empty()));
         set(&mut file.mule.look, Some(self.look).filter(|list| !list.is_empty()));
         set(&mut file.mule.spool, self.spool);
+        list(&mut file.mule.spool_rules, self.spool_rule);
         set(&mut file.mule.deliver, self.deliver);
         set(&mut file.mule.delete, self.delete);
         set(&mut file.mule.bundles_node, self.bundles_node.map(Text));
@@ -249,17 +243,3 @@ and then, with the keys that `aquila keys show` prints:
 \"radio\" is for a lossy radio that belongs to nobody else. Without an address a store is looked for: --announce wlan0 on the ship and
 --look wlan0 in the air. `aquila air` and `aquila ground` carry files beside commands and video, see [mule] in the sample
 configuration. To several receivers at once, or to some that do not answer: --cast and --hear, with a key of `aquila keys shared`. How it works and what it guarantees: docs/mule.md.";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_units_and_bounds() {
-        assert_eq!(span("90min"), Ok(5_400));
-        assert_eq!(span("2d"), Ok(172_800));
-        for wrong in ["", "5", "h", "1y", "0s", "-1h", "99999999999999999999d", "40000d"] {
-            assert!(span(wrong).is_err(), "{wrong}");
-        }
-    }
-}

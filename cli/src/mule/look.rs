@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use aquila_depot::{Filter, Row, State, View};
-use aquila_net::mule::{LIVE, MuleSnapshot, StateSnapshot, bytes};
+use aquila_net::mule::{LIVE, MuleSnapshot, bytes};
 use aquila_net::status::Shown;
 use aquila_proto::transfer::Kind;
 use serde_json::json;
@@ -15,6 +15,7 @@ use serde_json::json;
 use super::args::{LsArgs, StatusArgs, StoreArgs};
 use super::folder;
 use crate::Failure;
+use crate::config::Bounds;
 use crate::plan::table::Table;
 
 /// What a running store wrote is believed for so long, in seconds.
@@ -24,10 +25,17 @@ const SHOWN: usize = 12;
 /// Of a bar.
 const WIDTH: usize = 24;
 
-fn open(at: StoreArgs) -> Result<(View, std::path::PathBuf), Failure> {
-    let folder = folder(at).map_err(Failure::Config)?;
+/// A store that is looked at.
+struct Opened {
+    view: View,
+    folder: PathBuf,
+    bounds: Bounds,
+}
+
+fn open(at: StoreArgs) -> Result<Opened, Failure> {
+    let (folder, file) = folder(at).map_err(Failure::Config)?;
     let view = View::open(&folder).with_context(|| format!("cannot open the store in {}", folder.display()));
-    Ok((view.map_err(Failure::Runtime)?, folder))
+    Ok(Opened { view: view.map_err(Failure::Runtime)?, folder, bounds: file.mule.bounds() })
 }
 
 fn now_s() -> u64 {
@@ -53,7 +61,7 @@ fn done(row: &Row) -> f64 {
 
 /// Lists what is in the store.
 pub fn list(args: LsArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let (view, _) = open(args.at)?;
+    let Opened { view, .. } = open(args.at)?;
     let mut table = Table::new(&["object", "state", "there", "bytes", "on the way", "priority", "changed", "file"]);
     let mut json = Vec::new();
     for row in view.list(Filter { state: args.state, is_ours: None }) {
@@ -121,11 +129,11 @@ pub fn status(args: &StatusArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
 }
 
 fn show(at: StoreArgs, json: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let (view, folder) = open(at)?;
+    let Opened { view, folder, bounds } = open(at)?;
     let running = live(&folder);
     let snapshot = match running.clone() {
         Some(snapshot) => snapshot,
-        None => at_rest(&view).map_err(Failure::Runtime)?,
+        None => at_rest(&view, bounds).map_err(Failure::Runtime)?,
     };
     if json {
         let mut value = serde_json::to_value(&snapshot).map_err(|error| Failure::Runtime(error.into()))?;
@@ -154,14 +162,8 @@ fn live(folder: &Path) -> Option<MuleSnapshot> {
     (now_s().saturating_sub(snapshot.at_s) <= FRESH_S).then_some(snapshot)
 }
 
-fn at_rest(view: &View) -> anyhow::Result<MuleSnapshot> {
-    let totals = view.summary()?;
-    Ok(MuleSnapshot {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        at_s: now_s(),
-        states: totals.iter().map(StateSnapshot::from).collect(),
-        ..MuleSnapshot::default()
-    })
+fn at_rest(view: &View, bounds: Bounds) -> anyhow::Result<MuleSnapshot> {
+    Ok(MuleSnapshot::new(&view.summary()?, &view.health(bounds.quota, bounds.min_free)?))
 }
 
 /// Title, share, bytes, and whether it comes or goes, of what is under way.
@@ -173,16 +175,23 @@ fn bars(view: &View, snapshot: &MuleSnapshot) -> anyhow::Result<Vec<Bar>> {
         let row = row?;
         bars.push((title(&row), done(&row), row.size, "coming"));
     }
+    // In the order in which they are sent.
     let giving = snapshot.contacts.iter().filter(|contact| contact.up).flat_map(|contact| &contact.giving);
-    let mut giving: BTreeMap<&str, f64> =
-        giving.filter(|object| object.done > 0.0).take(SHOWN).map(|object| (&*object.object, object.done)).collect();
+    let giving: Vec<_> = giving.filter(|object| object.done > 0.0).take(SHOWN).collect();
+    let mut rows = BTreeMap::new();
     for row in view.list(Filter::default()) {
-        if giving.is_empty() {
+        if rows.len() == giving.len() {
             break;
         }
         let row = row?;
-        if let Some(done) = giving.remove(&*row.object.to_string()) {
-            bars.push((title(&row), done, row.size, "going"));
+        let name = row.object.to_string();
+        if giving.iter().any(|object| object.object == name) {
+            rows.insert(name, row);
+        }
+    }
+    for object in giving {
+        if let Some(row) = rows.get(&object.object) {
+            bars.push((title(row), object.done, row.size, "going"));
         }
     }
     Ok(bars)

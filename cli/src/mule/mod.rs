@@ -58,11 +58,11 @@ fn load(at: &StoreArgs) -> anyhow::Result<File> {
     Ok(at.config.as_deref().map_or_else(|| Ok(File::default()), config::load)?)
 }
 
-/// The store's folder.
-fn folder(at: StoreArgs) -> anyhow::Result<PathBuf> {
+/// The store's folder, and what else is said of it.
+fn folder(at: StoreArgs) -> anyhow::Result<(PathBuf, File)> {
     let mut file = load(&at)?;
     at.override_file(&mut file);
-    Ok(store_folder(&file, &Environment::read())?)
+    Ok((store_folder(&file, &Environment::read())?, file))
 }
 
 /// Opens the store, and says what of its configuration will disappoint.
@@ -80,7 +80,11 @@ pub async fn open(settings: &MuleSettings, identity: Arc<Identity>) -> anyhow::R
     if looks && settings.discovery.look.is_empty() {
         tracing::warn!("peers without an address are never found: say where to look with --look, or [mule] look");
     }
-    let mut mule = Mule::open(&settings.store, settings.config(identity), settings.spool.as_deref())?;
+    let waits = settings.peers.iter().any(|peer| matches!(peer.reach, Reach::Listen(_)));
+    if !waits && !settings.discovery.announce.is_empty() {
+        tracing::warn!("nothing is announced: no peer is waited for; give one listen=0.0.0.0:0");
+    }
+    let mut mule = Mule::open(&settings.store, settings.config(identity), settings.spool.as_ref())?;
     for spec in &settings.casts {
         let key = keys::load_shared(&spec.air.key)?;
         tracing::info!(cast = %spec, key = key.fingerprint(), "files are cast");
@@ -164,3 +168,6 @@ fn run_store(program: MuleProgram, identity: Identity) -> anyhow::Result<()> {
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests;

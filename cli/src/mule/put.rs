@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
-use aquila_depot::{Config, Depot, DepotError, Put, PutOptions, Source};
+use aquila_depot::{Depot, DepotError, Put, PutOptions, Source};
 use aquila_net::mule::bytes;
 
 use super::args::PutArgs;
@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 5;
 /// Puts files into the queue. Those that cannot be are named, and the others put.
 pub fn run(args: PutArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     let (mut depot, sources, options) = prepare(&args).map_err(Failure::Config)?;
-    let mut failed = 0;
+    let (mut failed, mut is_full) = (0, false);
     for batch in sources.chunks(BATCH) {
         let results = put(&mut depot, batch, &options).map_err(Failure::Runtime)?;
         for (source, result) in batch.iter().zip(results) {
@@ -30,15 +30,42 @@ pub fn run(args: PutArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
                 Ok(put) => say(&args, source, &put, out).map_err(|error| Failure::Runtime(error.into()))?,
                 Err(error) => {
                     failed += 1;
-                    eprintln!("aquila: {error}");
+                    is_full |= error.is_full();
+                    eprintln!("aquila: {}", complaint(source, &error));
                 }
             }
         }
     }
     match failed {
         0 => Ok(()),
-        failed => Err(Failure::Runtime(anyhow!("{failed} of {} files were not put", sources.len()))),
+        failed => {
+            let not_put = format!("{failed} of {} files were not put", sources.len());
+            let full = if is_full { how_full(&mut depot, &args) } else { String::new() };
+            Err(Failure::Runtime(anyhow!("{not_put}{full}")))
+        }
     }
+}
+
+/// What is wrong with a file: some of what can be does not name it.
+fn complaint(source: &Source, error: &DepotError) -> String {
+    match error {
+        DepotError::Io { .. } | DepotError::Changing(_) | DepotError::NotAFile(_) => error.to_string(),
+        _ => format!("{}: {error}", source.file.display()),
+    }
+}
+
+/// What a store holds that has no room, and what would make some.
+fn how_full(depot: &mut Depot, args: &PutArgs) -> String {
+    let Ok(health) = depot.health() else { return String::new() };
+    let quota =
+        if health.quota == u64::MAX { "no quota".into() } else { format!("a quota of {}", bytes(health.quota)) };
+    let config = args.at.config.as_ref().map_or_else(String::new, |file| format!(" in {}", file.display()));
+    format!(
+        "; the store holds {} with {quota}, and the disk has {} free: there is room when files are delivered, or with \
+         another quota or min_free{config}",
+        bytes(health.used),
+        bytes(health.disk_free)
+    )
 }
 
 /// Puts files, and promises them.
@@ -81,7 +108,7 @@ fn prepare(args: &PutArgs) -> anyhow::Result<(Depot, Vec<Source>, PutOptions)> {
     let environment = Environment::read();
     let folder = store_folder(&file, &environment)?;
     let state = file.link.state.clone().or_else(|| environment.state.clone());
-    let key = args.key.clone().or(file.identity.key).map_or_else(|| key_file(state), Ok)?;
+    let key = args.key.clone().or(file.identity.key.clone()).map_or_else(|| key_file(state), Ok)?;
     let identity = keys::load(&key)?;
     let mut sources = Vec::new();
     for given in &args.files {
@@ -101,7 +128,7 @@ fn prepare(args: &PutArgs) -> anyhow::Result<(Depot, Vec<Source>, PutOptions)> {
         expires_s: args.expires.map_or(0, |expires| now_s + expires),
         destination: args.destination.clone(),
     };
-    let depot = Depot::open(&folder, Config::new(Arc::new(identity)));
+    let depot = Depot::open(&folder, file.mule.bounds().config(Arc::new(identity)));
     let depot = depot.with_context(|| format!("cannot open the store in {}", folder.display()))?;
     Ok((depot, sources, options))
 }

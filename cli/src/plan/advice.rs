@@ -47,4 +47,33 @@ impl Advice {
             parity_words: limits::of(&Channel::airborne(bit_errors)).best_words,
         }
     }
+
+    /// As people read it.
+    pub fn sentences(&self) -> [String; 2] {
+        let links = self.links_needed.map_or("no number of such links".into(), |links| match links {
+            1 => "one such link".into(),
+            links => format!("{links} such links"),
+        });
+        [
+            format!(
+                "A packet that is sent once is lost {}; for once in a million: {links}.",
+                percent(self.packet_loss)
+            ),
+            format!(
+                "A frame is lost {}: as by {:.1e} wrong bits, for which AeroTP has {} words of parity.",
+                percent(self.frame_loss),
+                self.bit_errors,
+                self.parity_words
+            ),
+        ]
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "never".into(),
+        value if value < 0.01 => format!("in {value:.1e} % of the tries"),
+        value if value < 1.0 => format!("in {value:.2} % of the tries"),
+        value => format!("in {value:.1} % of the tries"),
+    }
 }

@@ -219,20 +219,7 @@ fn write_flight(forecast: &Forecast, out: &mut Vec<u8>) -> io::Result<()> {
         }
         table.write(out)?;
     }
-    let advice = Advice::new(forecast);
-    let links = advice.links_needed.map_or("no number of such links".into(), |links| match links {
-        1 => "one such link".into(),
-        links => format!("{links} such links"),
-    });
-    writeln!(
-        out,
-        "  A packet that is sent once is lost {}; for once in a million: {links}.\n  A frame is lost {}: as by {:.1e} wrong bits, for which \
-         AeroTP has {} words of parity.",
-        percent(advice.packet_loss),
-        percent(advice.frame_loss),
-        advice.bit_errors,
-        advice.parity_words
-    )
+    Advice::new(forecast).sentences().iter().try_for_each(|sentence| writeln!(out, "  {sentence}"))
 }
 
 /// Least and most.
@@ -246,15 +233,6 @@ fn range(forecast: &Forecast, value: impl Fn(&aquila_plan::forecast::Second) -> 
 fn megabytes(bits: f64) -> String {
     let value = bits / 8e6;
     if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
-}
-
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        0.0 => "never".into(),
-        value if value < 0.01 => format!("in {value:.1e} % of the tries"),
-        value if value < 1.0 => format!("in {value:.2} % of the tries"),
-        value => format!("in {value:.1} % of the tries"),
-    }
 }
 
 #[cfg(test)]

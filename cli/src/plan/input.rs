@@ -82,11 +82,25 @@ fn from(
     if settings.is_empty() {
         return Ok(scenario);
     }
-    let mut table: toml::Table = toml::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
-    for setting in &settings {
-        apply(&mut table, setting)?;
-    }
-    parse(toml::to_string(&table)?.as_bytes())
+    let table: toml::Table = toml::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
+    let with = |settings: &[Setting]| {
+        let mut table = table.clone();
+        settings.iter().try_for_each(|setting| apply(&mut table, setting))?;
+        let text = toml::to_string(&table)?;
+        Ok::<_, anyhow::Error>(Scenario::parse(text.as_bytes(), &load))
+    };
+    with(&settings)?.map_err(|error| {
+        // Lines would be those of a text that nobody has seen. What was set is at fault: the first with which it is as it is with all.
+        let is_the_same = |count: &usize| {
+            with(&settings[..*count]).is_ok_and(|one| one.is_err_and(|one| one.error.reason == error.error.reason))
+        };
+        let count = (1..=settings.len()).find(is_the_same).unwrap_or(settings.len());
+        let set = settings[..count].last().map_or_else(String::new, |one| format!("{} = {}: ", one.key, one.value));
+        match error.file.is_empty() {
+            true => anyhow!("{set}{}", error.error.reason),
+            false => anyhow!("{set}{}: {}", folder.join(&error.file).display(), error.error),
+        }
+    })
 }
 
 /// Puts a value to its place.
@@ -125,4 +139,25 @@ pub fn numbered(path: &Path, number: Option<usize>) -> PathBuf {
         None => format!("{stem}-{number}"),
     };
     path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(key: &str, value: impl Into<toml::Value>) -> Setting {
+        Setting { key: key.into(), value: value.into() }
+    }
+
+    #[test]
+    fn what_was_set_wrongly_is_named_and_not_a_line_of_no_file() {
+        let refused = |settings: &[Setting]| from(None, true, None, None, settings).unwrap_err().to_string();
+        let error = refused(&[set("wind.speed_mps", 3.0), set("node.heading_dg", 40.0), set("radio.retries", 3)]);
+        assert!(error.starts_with("node.heading_dg = 40.0: unknown field `heading_dg`"), "{error}");
+        let error = refused(&[set("wind.speed_mps", "strong")]);
+        assert!(error.starts_with("wind.speed_mps = \"strong\": invalid type"), "{error}");
+        let error = refused(&[set("radio.eirp_dbm", 900.0)]);
+        assert!(error.starts_with("radio.eirp_dbm = 900.0: radio: eirp_dbm is 900"), "{error}");
+        assert!(!error.contains("line"), "{error}");
+    }
 }

@@ -88,6 +88,8 @@ fn flight(body: &mut String, scenario: &Scenario, forecast: &Forecast, best: f64
     }
     windows(body, forecast);
     files(body, forecast);
+    let sentences = Advice::new(forecast).sentences().map(|sentence| escape(&sentence).to_string());
+    let _ = writeln!(body, "<p>{}</p>", sentences.join("<br>"));
 }
 
 /// What comes over.
@@ -131,7 +133,7 @@ fn levels(forecast: &Forecast) -> Plot {
         x: Axis::time(forecast.seconds.len() as f64),
         y: Axis::linear("dB, degrees", (least / 10.0).floor() * 10.0, most),
         series: vec![
-            line("signal over noise, dB", 5, snr),
+            line("signal over noise, dB", 6, snr),
             line("without chance, dB", 0, median),
             line("in the way, dB", 4, taken),
             line("elevation, degrees", 2, elevation),

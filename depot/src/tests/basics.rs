@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 use aquila_proto::transfer::Kind;
 
 use super::*;
-use crate::{Filter, Source, View};
+use crate::{DepotError, Filter, Source, View};
 
 #[test]
 fn a_file_goes_from_ship_to_shore_and_the_receipt_comes_back() {
@@ -375,4 +375,140 @@ fn a_folder_that_many_make_at_once_is_one_store() {
         });
         assert!(opened.iter().all(|id| *id == opened[0]));
     }
+}
+
+#[test]
+fn the_queue_counts_files_and_not_packs() {
+    let (ship_at, plane_at) = (Temp::new(), Temp::new());
+    let (mut ship, mut plane) = (open(&ship_at, SHIP), open(&plane_at, PLANE));
+    let small =
+        |n: u64| Source { file: ship_at.file(&format!("in/{n}"), &noise(n, 2_000)), path: format!("small/{n}") };
+    let small: Vec<_> = (0..30).map(small).collect();
+    assert!(ship.put_many(&small, &PutOptions::default()).iter().all(Result::is_ok));
+    put(&ship_at, &mut ship, "one", &noise(99, 200_000));
+    ship.commit().unwrap();
+    let files = |depot: &mut Depot, peer| depot.queue(&key(peer)).unwrap().iter().map(|q| q.files).collect::<Vec<_>>();
+    assert_eq!(files(&mut ship, PLANE), [30, 1]);
+    assert!(!ship.count_files(9).unwrap(), "whoever packs knows");
+    meet(&mut ship, &mut plane);
+    // In the air nobody has looked into the pack yet.
+    assert_eq!(files(&mut plane, SHORE), [1, 1]);
+    assert!(plane.count_files(9).unwrap());
+    assert!(!plane.count_files(9).unwrap());
+    assert_eq!(files(&mut plane, SHORE), [30, 1]);
+    assert_eq!(plane.candidates(&key(SHORE), 9, |_| false).unwrap()[0].files, 30);
+    assert!(files(&mut ship, PLANE).is_empty());
+}
+
+#[test]
+fn a_store_of_the_version_before_is_opened_and_its_packs_are_counted() {
+    let temp = Temp::new();
+    let mut ship = open(&temp, SHIP);
+    let small: Vec<_> = (0..5)
+        .map(|n| Source { file: temp.file(&format!("in/{n}"), &noise(n, 2_000)), path: format!("small/{n}") })
+        .collect();
+    assert!(ship.put_many(&small, &PutOptions::default()).iter().all(Result::is_ok));
+    ship.commit().unwrap();
+    drop(ship);
+    let dir = temp.join("store-2");
+    let db = rusqlite::Connection::open(dir.join("state.db")).unwrap();
+    db.execute_batch("DROP INDEX object_uncounted; ALTER TABLE object DROP COLUMN files; PRAGMA user_version = 1;")
+        .unwrap();
+    drop(db);
+    assert_eq!(crate::View::open(&dir).unwrap().summary().unwrap()[0].objects, 1);
+    let mut ship = open(&temp, SHIP);
+    assert_eq!(ship.queue(&key(PLANE)).unwrap()[0].files, 1);
+    ship.count_files(9).unwrap();
+    assert_eq!(ship.queue(&key(PLANE)).unwrap()[0].files, 5);
+}
+
+#[test]
+fn a_store_is_not_put_into_with_another_key() {
+    let temp = Temp::new();
+    let dir = temp.join("store");
+    drop(Depot::open(&dir, config(SHIP)).unwrap());
+    let error = Depot::open(&dir, config(PLANE)).unwrap_err();
+    assert!(matches!(error, DepotError::Key { owner, given } if (owner, given) == (key(SHIP), key(PLANE))));
+    let said = error.to_string();
+    assert!(said.contains(&key(SHIP).fingerprint()) && said.contains(&key(PLANE).fingerprint()), "{said}");
+    put(&temp, &mut Depot::open(&dir, config(SHIP)).unwrap(), "still", b"good");
+}
+
+#[test]
+fn a_store_that_was_not_bound_belongs_to_the_key_of_what_is_in_it() {
+    let temp = Temp::new();
+    let dir = temp.join("store");
+    put(&temp, &mut Depot::open(&dir, config(SHIP)).unwrap(), "a", b"b");
+    let db = rusqlite::Connection::open(dir.join("state.db")).unwrap();
+    db.execute("DELETE FROM meta WHERE name = 'key'", []).unwrap();
+    drop(db);
+    assert!(matches!(Depot::open(&dir, config(PLANE)), Err(DepotError::Key { .. })));
+    Depot::open(&dir, config(SHIP)).unwrap();
+}
+
+#[test]
+fn who_only_looks_sees_how_much_is_stored() {
+    let temp = Temp::new();
+    let (mut ship, mut plane) = (open(&temp, SHIP), open(&temp, PLANE));
+    put(&temp, &mut ship, "a", &noise(1, 300_000));
+    meet(&mut ship, &mut plane);
+    for (depot, name) in [(&mut ship, "store-2"), (&mut plane, "store-3")] {
+        let (seen, known) = (View::open(&temp.join(name)).unwrap(), depot.health().unwrap());
+        let seen = seen.health(u64::MAX, 0).unwrap();
+        assert!(seen.used >= 300_000 && seen.disk_free > 0, "{seen:?}");
+        assert_eq!((seen.used, seen.full, seen.partial), (known.used, known.full, known.partial));
+    }
+    let full = View::open(&temp.join("store-2")).unwrap().health(300_000, 0).unwrap();
+    assert_eq!(full.full, Some(crate::NoRoom::Quota));
+}
+
+/// Puts other bytes in place of a hundredth of a log, spread over so many places, and takes out or puts in a few at each.
+fn rewritten(mut content: Vec<u8>, places: usize) -> Vec<u8> {
+    let (each, apart) = (content.len() / 100 / places, content.len() / places);
+    for place in (0..places).rev() {
+        let at = place * apart + apart / 3;
+        content.splice(at..at + each, noise(1_000 + place as u64, each + 40 - 80 * (place % 2)));
+    }
+    content
+}
+
+/// A log comes ashore, is given up everywhere, is rewritten, and comes ashore again. Bytes of the second version that ship and plane sent.
+fn sent_of_a_next_version(content: Vec<u8>, places: usize, keep: u64) -> [u64; 2] {
+    let temp = Temp::new();
+    let with_keep = |seed| {
+        let config = Config { keep, ..config(seed) };
+        Depot::open(temp.join(&format!("store-{seed}")), config).unwrap()
+    };
+    let (mut ship, mut plane, mut shore) = (with_keep(SHIP), with_keep(PLANE), open(&temp, SHORE));
+    let changed = rewritten(content.clone(), places);
+    let mut carry = |content: &[u8]| {
+        let object = put(&temp, &mut ship, "log", content);
+        let sent = [meet(&mut ship, &mut plane).bytes, meet(&mut plane, &mut shore).bytes];
+        assert_eq!(shore.deliver(9).unwrap().len(), 1);
+        meet(&mut plane, &mut shore);
+        meet(&mut ship, &mut plane);
+        for depot in [&mut ship, &mut plane] {
+            depot.commit().unwrap();
+            assert_eq!(state_of(depot, &object), Some(State::Released));
+        }
+        sent
+    };
+    assert!(carry(&content)[0] > content.len() as u64);
+    let sent = carry(&changed);
+    assert_eq!(fs::read(temp.join("ashore/log")).unwrap(), changed);
+    sent
+}
+
+#[test]
+fn a_log_of_100_mb_that_changed_in_twelve_places_sends_less_than_a_thirtieth() {
+    let content = noise(3, 100_000_000);
+    let sent = sent_of_a_next_version(content, 12, 256 << 20);
+    println!("of 100 MB, 1 % changed in 12 places: {sent:?} bytes");
+    assert!(sent.iter().all(|sent| *sent <= 3_000_000), "{sent:?}");
+}
+
+#[test]
+fn without_chunks_that_are_kept_a_next_version_is_sent_whole() {
+    let [sent, _] = sent_of_a_next_version(noise(3, 5_000_000), 1, 0);
+    assert!(sent > 4_900_000, "{sent}");
 }

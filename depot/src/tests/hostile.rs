@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use aquila_proto::transfer::{Chunk, Kind, Manifest, StoreId};
+use aquila_proto::transfer::{Chunk, Kind, Manifest, ManifestError, StoreId};
 use ring::signature::Ed25519KeyPair;
 
 use super::kills::sound;
@@ -83,21 +83,35 @@ fn manifests_are_refused_by_name() {
     let refused = |refusal| Verdict::Refuse(refusal);
 
     let wrong_name = shore.on_manifest(&key(SHIP), &ObjectId(Hash::of(b"another")), &bytes).unwrap();
-    assert_eq!(wrong_name, refused(Refusal::Manifest));
+    assert_eq!(wrong_name, refused(Refusal::Another));
     // What could not be written by us, with a signature that is right.
     let at = bytes.windows(9).position(|window| window == b"xx/passwd").unwrap();
     for path in [b"../passwd", b"/x/passwd", b"xx/../pas", b"xx//passw", b"xx\\passwd", b"xx/pass\0d", b"xx/pass:d"] {
         let mut evil = bytes.clone();
         evil[at..at + 9].copy_from_slice(path);
-        assert_eq!(judged(&mut shore, &signed_anyhow(evil)), refused(Refusal::Manifest), "{path:?}");
+        let verdict = judged(&mut shore, &signed_anyhow(evil));
+        assert_eq!(verdict, refused(Refusal::Manifest(ManifestError::Path)), "{path:?}");
     }
     let mut later = bytes.clone();
     later[3] = b'2';
-    assert_eq!(judged(&mut shore, &signed_anyhow(later)), refused(Refusal::Manifest));
+    assert_eq!(judged(&mut shore, &signed_anyhow(later)), refused(Refusal::Manifest(ManifestError::Version('2'))));
     let mut forged = bytes.clone();
     *forged.last_mut().unwrap() ^= 1;
-    assert_eq!(judged(&mut shore, &forged), refused(Refusal::Manifest));
-    assert_eq!(judged(&mut shore, b""), refused(Refusal::Manifest));
+    assert_eq!(judged(&mut shore, &forged), refused(Refusal::Manifest(ManifestError::Signature)));
+    assert_eq!(judged(&mut shore, b""), refused(Refusal::Manifest(ManifestError::Length)));
+    assert_eq!(judged(&mut shore, &[b'x'; 300]), refused(Refusal::Manifest(ManifestError::NotOne)));
+    let endless = vec![b'x'; Manifest::MAX_LEN + 1];
+    assert_eq!(judged(&mut shore, &endless), refused(Refusal::Manifest(ManifestError::TooLong)));
+    // A chunk of 512 MiB: its length takes four bytes in place of one.
+    let mut huge = bytes[..bytes.len() - 66].to_vec();
+    huge.extend([0xa0, 0, 0, 0, 0]);
+    huge.extend([0; 64]);
+    assert_eq!(judged(&mut shore, &signed_anyhow(huge)), refused(Refusal::Manifest(ManifestError::Chunks)));
+    let whys = [ManifestError::Path, ManifestError::Version('2'), ManifestError::Signature, ManifestError::Chunks];
+    let said = whys.map(|why| Refusal::Manifest(why).to_string()).join("; ");
+    for word in ["lead out of", "version, '2'", "signature", "absurd"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
 
     let stranger = made.manifest.sign(&identity(77)).unwrap();
     assert_eq!(judged(&mut shore, &stranger), refused(Refusal::Source));
@@ -123,7 +137,8 @@ fn manifests_are_refused_by_name() {
         priority: 255,
         deadline_s: u64::MAX,
     };
-    assert_eq!(shore.on_offer(&key(SHIP), &offer).unwrap(), refused(Refusal::Manifest));
+    let too_long = refused(Refusal::Manifest(ManifestError::TooLong));
+    assert_eq!(shore.on_offer(&key(SHIP), &offer).unwrap(), too_long);
     sound(&shore);
 }
 
@@ -248,8 +263,8 @@ fn a_folder_of_a_later_version_is_left_alone() {
     let temp = Temp::new();
     drop(open(&temp, SHIP));
     let db = rusqlite::Connection::open(temp.join("store-2/state.db")).unwrap();
-    db.pragma_update(None, "user_version", 2).unwrap();
+    db.pragma_update(None, "user_version", 3).unwrap();
     let error = Depot::open(temp.join("store-2"), config(SHIP)).unwrap_err();
-    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 3"), "{error}");
     assert!(crate::View::open(&temp.join("store-2")).is_err());
 }

@@ -17,7 +17,7 @@ impl Watched {
     fn new(delete: Delete) -> Self {
         let temp = Temp::new();
         let depot = Depot::open(temp.join("ship"), with_delete(config(SHIP), delete)).unwrap();
-        let spool = Spool::open(temp.join("spool"), PutOptions::default()).unwrap();
+        let spool = Spool::open(temp.join("spool"), Vec::new()).unwrap();
         let mut watched = Self { temp, depot, spool, now: Instant::now() };
         assert_eq!(watched.poll(), Vec::<String>::new());
         watched
@@ -105,13 +105,13 @@ fn a_restart_takes_nothing_twice_and_what_came_meanwhile() {
     assert_eq!(at.settle(), files);
     at.write("while-it-is-off", b"x");
     at.depot = Depot::open(at.temp.join("ship"), config(SHIP)).unwrap();
-    at.spool = Spool::open(at.temp.join("spool"), PutOptions::default()).unwrap();
+    at.spool = Spool::open(at.temp.join("spool"), Vec::new()).unwrap();
     assert_eq!(at.settle(), ["while-it-is-off"]);
     // What was put and not promised is taken again.
     at.write("late", b"y");
     at.spool.poll(&mut at.depot, at.now).unwrap();
     at.depot = Depot::open(at.temp.join("ship"), config(SHIP)).unwrap();
-    at.spool = Spool::open(at.temp.join("spool"), PutOptions::default()).unwrap();
+    at.spool = Spool::open(at.temp.join("spool"), Vec::new()).unwrap();
     assert_eq!(at.settle(), ["late"]);
 }
 
@@ -163,4 +163,36 @@ fn what_is_never_to_be_deleted_is_not() {
     assert_eq!(at.depot.summary().unwrap()[0].state, State::Released);
     assert!(at.settle().is_empty());
     assert!(file.exists());
+}
+
+#[test]
+fn files_of_a_spool_are_carried_as_the_rules_say() {
+    let temp = Temp::new();
+    let mut depot = open(&temp, SHIP);
+    let rules = ["alarms/,priority=0,within=1h", "*.raw,priority=7,expires=2d,destination=archive"];
+    let rules = rules.map(|rule| rule.parse().unwrap()).into();
+    let mut spool = Spool::open(temp.join("spool"), rules).unwrap();
+    for path in ["bulk.raw", "alarms/a.raw", "alarms/b", "note", "other.raw"] {
+        temp.file(&format!("spool/{path}"), path.as_bytes());
+    }
+    let long = temp.file("spool/long.raw", &noise(1, 100_000));
+    let mut now = Instant::now();
+    let mut taken = 0;
+    while taken < 6 {
+        taken += spool.poll(&mut depot, now).unwrap().len();
+        depot.commit().unwrap();
+        now += Duration::from_millis(1_100);
+    }
+    assert!(long.exists());
+    let rows: Vec<_> = depot.list(crate::Filter::default()).map(Result::unwrap).collect();
+    let of = |priority| rows.iter().filter(|row| row.priority == priority).collect::<Vec<_>>();
+    let (alarms, plain, raw) = (of(0), of(3), of(7));
+    assert_eq!(rows.len(), alarms.len() + plain.len() + raw.len());
+    assert!(alarms.iter().all(|row| row.deadline_s > row.created_s && row.expires_s == 0));
+    assert!(plain.iter().all(|row| row.deadline_s == 0 && row.expires_s == 0));
+    assert!(raw.iter().all(|row| row.expires_s > row.created_s && row.destination == "archive"), "{raw:?}");
+    let files = |row: &&crate::Row| if row.path.is_empty() { 2 } else { 1 };
+    assert_eq!([alarms, plain, raw].map(|rows| rows.iter().map(files).sum::<i32>()), [2, 1, 3]);
+    // What is urgent goes first, whatever was there before.
+    assert_eq!(depot.candidates(&key(PLANE), 9, |_| false).unwrap()[0].priority, 0);
 }

@@ -9,6 +9,7 @@
 //!
 //! Nothing here is authenticated: a beacon says only where to try. Who answers there has to prove its key in the handshake.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -82,30 +83,35 @@ pub(super) fn number_of(interface: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(interface).ok().filter(|number| *number > 0)
 }
 
-/// A socket that hears beacons on these interfaces.
-pub(super) fn listen(interfaces: &[String]) -> io::Result<UdpSocket> {
+/// A socket that hears beacons on the interfaces on which the group is joined.
+pub(super) fn listen() -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&SocketAddr::from((GROUP, PORT)).into())?;
-    join(&socket, interfaces);
     UdpSocket::from_std(socket.into())
 }
 
 /// Joins the group where that is not so yet; interfaces come and go.
-pub(super) fn join<'a>(socket: impl Into<socket2::SockRef<'a>>, interfaces: &[String]) {
+pub(super) fn join<'a>(socket: impl Into<socket2::SockRef<'a>>, interfaces: &[String], troubles: &mut Troubles) {
     let socket = socket.into();
-    for number in interfaces.iter().filter_map(|name| number_of(name)) {
-        // It fails where that was done before.
-        let _ = socket.join_multicast_v4_n(&GROUP, &InterfaceIndexOrAddress::Index(number));
+    for interface in interfaces {
+        let joined = match number_of(interface) {
+            Some(number) => socket.join_multicast_v4_n(&GROUP, &InterfaceIndexOrAddress::Index(number)),
+            None => Err(no_such_interface()),
+        };
+        // It was done before.
+        let joined = joined.or_else(|error| if error.kind() == io::ErrorKind::AddrInUse { Ok(()) } else { Err(error) });
+        troubles.on("look for others", interface, joined);
     }
 }
 
 /// Speaks on each of these interfaces that there is.
-pub(super) async fn speak(beacon: &Beacon, interfaces: &[String]) {
+pub(super) async fn speak(beacon: &Beacon, interfaces: &[String], troubles: &mut Troubles) {
     let bytes = beacon.to_bytes();
     for interface in interfaces {
         let sent = async {
+            number_of(interface).ok_or_else(no_such_interface)?;
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
             socket.set_nonblocking(true)?;
             socket.set_multicast_ttl_v4(1)?;
@@ -114,13 +120,72 @@ pub(super) async fn speak(beacon: &Beacon, interfaces: &[String]) {
             socket.send_to(&bytes, SocketAddrV4::new(GROUP, PORT)).await
         };
         // An interface that is down just now is spoken on later.
-        let _: io::Result<usize> = sent.await;
+        let sent: io::Result<usize> = sent.await;
+        troubles.on("announce", interface, sent.map(drop));
+    }
+}
+
+fn no_such_interface() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "there is no such interface")
+}
+
+/// What is wrong with interfaces: said once, and again when it is something else.
+#[derive(Debug, Default)]
+pub(super) struct Troubles {
+    said: BTreeMap<String, String>,
+}
+
+impl Troubles {
+    /// What became of an attempt to do something there. Gives what was said of it.
+    fn on(&mut self, what: &str, interface: &str, result: io::Result<()>) -> Option<String> {
+        let before = self.said.get(interface);
+        match result.map_err(|error| error.to_string()) {
+            Ok(()) => {
+                self.said.remove(interface)?;
+                let now = format!("{what} on {interface}: works now");
+                tracing::info!("{now}");
+                Some(now)
+            }
+            Err(why) if before == Some(&why) => None,
+            Err(why) => {
+                let now = format!("cannot {what} on {interface}: {why}; trying again each second");
+                tracing::warn!("{now}");
+                self.said.insert(interface.to_owned(), why);
+                Some(now)
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_is_complained_of_once() {
+        let mut troubles = Troubles::default();
+        let mut on = |result| troubles.on("announce", "nosuchif0", result);
+        let said = on(Err(no_such_interface())).unwrap();
+        assert!(said.contains("nosuchif0") && said.contains("no such interface"), "{said}");
+        assert_eq!(on(Err(no_such_interface())), None);
+        let said = on(Err(io::Error::other("Network is down"))).unwrap();
+        assert!(said.contains("Network is down"), "{said}");
+        assert!(on(Ok(())).is_some());
+        assert_eq!(on(Ok(())), None);
+        assert!(on(Err(no_such_interface())).is_some());
+    }
+
+    #[tokio::test]
+    async fn who_announces_on_an_interface_that_is_not_there_hears_of_it() {
+        let beacon = Beacon { key: PublicKey([9; 32]), waits_for: Vec::new() };
+        let interfaces = ["nosuchif0".to_owned()];
+        let mut troubles = Troubles::default();
+        speak(&beacon, &interfaces, &mut troubles).await;
+        assert_eq!(troubles.said.get("nosuchif0").map(String::as_str), Some("there is no such interface"));
+        let mut looking = Troubles::default();
+        join(&Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap(), &interfaces, &mut looking);
+        assert_eq!(looking.said, troubles.said);
+    }
 
     #[test]
     fn a_beacon_is_read_and_nothing_else() {

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Partner;
-use super::desk::{Ask, LinkNumber, Question};
+use super::desk::{Ask, LinkNumber, Question, Told};
+use super::forecast::{Waiting, Way, in_order};
 use super::snapshot::{ContactSnapshot, ObjectSnapshot};
 
 /// Objects for which there was no room are asked for again this often.
@@ -56,7 +57,8 @@ pub(crate) enum News {
 #[derive(Debug)]
 struct Offered {
     object: ObjectId,
-    wire_len: u64,
+    offer: Offer,
+    files: u64,
 }
 
 /// An object of the other side's.
@@ -65,6 +67,8 @@ struct Taking {
     offer: Offer,
     /// There was no room for it.
     postponed: bool,
+    /// Something of it was wanted.
+    wanted: bool,
 }
 
 /// A link to another store, see [`super::Mule::meet`].
@@ -89,6 +93,8 @@ pub struct Contact {
     /// Bytes that were given and taken before this contact, and what contacts before brought.
     before: u64,
     contacts: VecDeque<u64>,
+    /// Files that were given in this contact, and objects that were taken.
+    done: [u64; 2],
     rate: Rate,
 }
 
@@ -138,6 +144,7 @@ impl Contact {
             looked: None,
             before: 0,
             contacts,
+            done: [0; 2],
             rate: Rate::default(),
         }
     }
@@ -195,6 +202,7 @@ impl Contact {
         tracing::info!(store = self.partner.name, "in contact");
         self.up.store(true, Ordering::Relaxed);
         self.before = self.bytes().iter().sum();
+        self.done = [0; 2];
         self.hop.on_contact(now);
         self.stale = true;
         self.ask(Question::Receipts);
@@ -210,11 +218,16 @@ impl Contact {
         self.bytes().iter().sum::<u64>().saturating_sub(self.before)
     }
 
-    /// What is left of what this contact is expected to carry: the median of those before.
-    fn forecast(&self) -> Option<u64> {
+    /// Bytes that a contact is expected to carry: the median of those before.
+    fn expected(&self) -> Option<u64> {
         let mut contacts: Vec<_> = self.contacts.iter().copied().collect();
         contacts.sort_unstable();
-        contacts.get(contacts.len() / 2).map(|median| median.saturating_sub(self.carried()))
+        contacts.get(contacts.len() / 2).copied()
+    }
+
+    /// What is left of that.
+    fn forecast(&self) -> Option<u64> {
+        self.expected().map(|expected| expected.saturating_sub(self.carried()))
     }
 
     pub(crate) fn on_parcel(&mut self, now: Instant, bytes: Bytes) {
@@ -235,6 +248,9 @@ impl Contact {
             News::Answer(handle, answer) => {
                 let Some(taking) = self.taking.get_mut(&handle) else { return };
                 taking.postponed = answer == Answer::NotNow;
+                taking.wanted |= matches!(answer, Answer::Manifest | Answer::Chunks { .. });
+                // What was there before they met was not taken in this contact.
+                self.done[1] += u64::from(answer == Answer::Custody && taking.wanted);
                 if taking.postponed {
                     self.ask_again.get_or_insert(now + ASK_AGAIN);
                 }
@@ -290,7 +306,8 @@ impl Contact {
         let there: BTreeSet<_> = self.offered.values().map(|offered| offered.object).collect();
         for candidate in candidates.iter().filter(|candidate| !there.contains(&candidate.object)) {
             let Some(handle) = self.hop.offer(candidate.offer(), candidate.chunks) else { break };
-            self.offered.insert(handle, Offered { object: candidate.object, wire_len: candidate.wire_len });
+            let Candidate { object, files, .. } = *candidate;
+            self.offered.insert(handle, Offered { object, offer: candidate.offer(), files });
         }
     }
 
@@ -307,6 +324,7 @@ impl Contact {
             },
             Action::Given(handle) => {
                 if let Some(offered) = self.offered.remove(&handle) {
+                    self.done[0] += offered.files;
                     self.ask(Question::Given(offered.object));
                     self.count_given();
                 }
@@ -320,7 +338,7 @@ impl Contact {
             // Configuration may change; a refusal is for ever.
             Action::Offered { handle, .. } if !self.partner.takes_from => self.hop.answer(handle, Answer::NotNow),
             Action::Offered { handle, offer } => {
-                self.taking.insert(handle, Taking { offer, postponed: false });
+                self.taking.insert(handle, Taking { offer, postponed: false, wanted: false });
                 self.ask(Question::Offered(handle, offer));
             }
             Action::Withdrawn(handle) => {
@@ -372,9 +390,8 @@ impl Contact {
         if self.told.is_none_or(|at| now.saturating_duration_since(at) >= TELL_EVERY) {
             self.told = Some(now);
             self.rate.update(now, self.bytes());
-            let forecast = self.forecast();
-            self.hop.set_forecast(forecast);
-            self.ask(Question::Status(Box::new(self.snapshot(forecast))));
+            self.hop.set_forecast(self.forecast());
+            self.ask(Question::Status(Box::new(self.tell())));
         }
         false
     }
@@ -404,38 +421,49 @@ impl Contact {
         Some(self.looked.map_or(next, |at| next.max(at + LOOK_EVERY)))
     }
 
-    fn snapshot(&self, forecast: Option<u64>) -> ContactSnapshot {
+    /// What is on offer, and what the other side offers.
+    fn waiting(&self) -> [Vec<Waiting>; 2] {
+        let given = |(handle, offered): (&Handle, &Offered)| {
+            Some(Waiting::new(*handle, &offered.offer, offered.files, self.hop.given(*handle)?))
+        };
+        let taken = |(handle, taking): (&Handle, &Taking)| {
+            Some(Waiting::new(*handle, &taking.offer, 1, self.hop.taken(*handle)?))
+        };
+        [self.offered.iter().filter_map(given).collect(), self.taking.iter().filter_map(taken).collect()]
+    }
+
+    /// For the store, which knows what else waits for the other side.
+    fn tell(&self) -> Told {
         let [given, taken] = self.bytes();
         let stats = self.hop.stats();
-        let giving = self.offered.iter().filter_map(|(handle, offered)| {
-            let (have, chunks, is_wanted) = self.hop.given(*handle)?;
-            let done = if chunks == 0 { 0.0 } else { have as f64 / chunks as f64 };
-            is_wanted.then(|| ObjectSnapshot { object: offered.object.to_string(), bytes: offered.wire_len, done })
-        });
-        let mut fits = 0;
-        let mut room = forecast;
-        for object in giving.clone() {
-            let left = (object.bytes as f64 * (1.0 - object.done)) as u64;
-            if let Some(room) = room.as_mut().filter(|room| **room >= left) {
-                *room -= left;
-                fits += 1;
-            }
-        }
-        ContactSnapshot {
-            store: self.partner.name.clone(),
-            peer: self.partner.key.fingerprint(),
-            up: self.up(),
+        let (up, partner, forecast) = (self.up(), &self.partner, self.forecast());
+        let [gives, takes] = self.waiting();
+        let under_way = |waiting: &[Waiting]| {
+            in_order(waiting, forecast).iter().filter(|waiting| waiting.is_wanted()).map(ObjectSnapshot::from).collect()
+        };
+        let snapshot = ContactSnapshot {
+            store: partner.name.clone(),
+            peer: partner.key.fingerprint(),
+            up,
             bytes_given: given,
             bytes_taken: taken,
             bytes_again: stats.bytes_again,
             bytes_lost: stats.bytes_lost,
-            given_bps: if self.up() { self.rate.bps[0] } else { 0.0 },
-            taken_bps: if self.up() { self.rate.bps[1] } else { 0.0 },
-            this_contact: if self.up() { self.carried() } else { 0 },
-            forecast: forecast.filter(|_| self.up()),
-            fits: forecast.map(|_| fits),
-            giving: giving.collect(),
-            taking: self.taking.values().map(|taking| taking.offer.object.to_string()).collect(),
+            given_bps: if up { self.rate.bps[0] } else { 0.0 },
+            taken_bps: if up { self.rate.bps[1] } else { 0.0 },
+            this_contact: if up { self.carried() } else { 0 },
+            expected_bytes: self.expected(),
+            forecast: forecast.filter(|_| up),
+            files: None,
+            objects: None,
+            giving: under_way(&gives),
+            taking: under_way(&takes),
+        };
+        let [files, objects] = if up { self.done } else { [0; 2] };
+        Told {
+            snapshot,
+            gives: partner.gives_to.then_some(Way { done: files, waiting: gives }),
+            takes: partner.takes_from.then_some(Way { done: objects, waiting: takes }),
         }
     }
 }

@@ -15,7 +15,8 @@ use tokio::sync::watch;
 use super::cast::CastSnapshot;
 use super::complaints::Complaints;
 use super::contact::News;
-use super::snapshot::{ContactSnapshot, MuleSnapshot};
+use super::forecast::{Queue, Way, shares};
+use super::snapshot::{ContactSnapshot, MuleSnapshot, RefusedSnapshot};
 
 /// Number of a link to another store.
 pub(super) type LinkNumber = u32;
@@ -30,6 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// What has expired is given up this often.
 const EXPIRE_EVERY: Duration = Duration::from_secs(10);
+/// Packs that are looked into at a time for how many files they are.
+const COUNT_AT_A_TIME: usize = 16;
 /// Questions that are dealt with before what is whole is promised: one wait for the disk is for all of them.
 const BATCH: usize = 256;
 
@@ -65,11 +68,23 @@ pub(super) enum Question {
     /// What is the other side to be told?
     Receipts,
     /// How things are.
-    Status(Box<ContactSnapshot>),
+    Status(Box<Told>),
+    /// Something of others is not wanted, ever.
+    Turned(Refusal),
     /// How a cast is.
     Cast(Box<CastSnapshot>),
     /// The link is there no more.
     Leave,
+}
+
+/// How a link is, and what is under way on it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub snapshot: ContactSnapshot,
+    /// What the other side is given, if it is: files.
+    pub gives: Option<Way>,
+    /// What is taken from it: objects.
+    pub takes: Option<Way>,
 }
 
 #[derive(Debug)]
@@ -79,6 +94,8 @@ struct Link {
     /// Objects that are whole and not promised yet.
     whole: Vec<(Handle, ObjectId)>,
     status: Option<ContactSnapshot>,
+    /// All that waits for it.
+    queue: Queue,
 }
 
 /// The store's thread.
@@ -101,6 +118,8 @@ pub(super) struct Desk {
     changed: bool,
     receipts_changed: bool,
     complaints: Complaints,
+    /// How many objects of others were refused, and why.
+    turned: BTreeMap<String, u64>,
 }
 
 impl Desk {
@@ -121,6 +140,7 @@ impl Desk {
             changed: false,
             receipts_changed: false,
             complaints: Complaints::default(),
+            turned: BTreeMap::new(),
         }
     }
 
@@ -151,6 +171,11 @@ impl Desk {
         }
         if now.saturating_duration_since(self.looked) >= LOOK_EVERY {
             self.looked = now;
+            match self.depot.count_files(COUNT_AT_A_TIME) {
+                Ok(true) => self.links.values_mut().for_each(|link| link.queue.on_changed()),
+                Ok(false) => {}
+                Err(error) => self.complain("look into packs", &error),
+            }
             match self.depot.changed() {
                 Ok(true) => (self.changed, self.receipts_changed) = (true, true),
                 Ok(false) => {}
@@ -174,7 +199,11 @@ impl Desk {
             }
         }
         if std::mem::take(&mut self.changed) {
-            self.links.values().for_each(|link| drop(link.news.send(News::Changed)));
+            for link in self.links.values_mut() {
+                link.queue.on_changed();
+                // A link that is gone needs no answer.
+                let _ = link.news.send(News::Changed);
+            }
         }
         if std::mem::take(&mut self.receipts_changed) {
             for number in self.links.keys().copied().collect::<Vec<_>>() {
@@ -244,13 +273,16 @@ impl Desk {
     ) -> Answer {
         let Some(peer) = self.links.get(&link).map(|link| link.peer) else { return Answer::NotNow };
         let verdict = ask(&mut self.depot, &peer);
+        if let Ok(Verdict::Refuse(why)) = &verdict {
+            self.on_turned(*why);
+        }
         answer_to(verdict, &mut self.complaints)
     }
 
     fn answer(&mut self, Ask { link, question }: Ask) {
         match question {
             Question::Join(peer, news) => {
-                self.links.insert(link, Link { peer, news, whole: Vec::new(), status: None });
+                self.links.insert(link, Link { peer, news, whole: Vec::new(), status: None, queue: Queue::default() });
             }
             Question::Offered(handle, offer) => {
                 let answer = self.verdict(link, |depot, peer| depot.on_offer(peer, &offer));
@@ -289,9 +321,13 @@ impl Desk {
                 let bytes = self.depot.load(&object, part).map_err(|error| self.complain("read an object", &error));
                 self.tell(link, News::Loaded(handle, part, bytes.ok()));
             }
-            Question::Given(object) => self.note(link, |depot, peer| depot.on_given(peer, &object)),
+            Question::Given(object) => {
+                self.gone(link, object);
+                self.note(link, |depot, peer| depot.on_given(peer, &object));
+            }
             Question::Refused(object) => {
                 tracing::warn!(%object, "refused by the other store");
+                self.gone(link, object);
                 self.note(link, |depot, peer| depot.on_refused(peer, &object));
             }
             Question::Candidates => {
@@ -312,13 +348,44 @@ impl Desk {
                 }
             }
             Question::Receipts => self.tell_receipts(link),
-            Question::Status(status) => {
-                if let Some(link) = self.links.get_mut(&link) {
-                    link.status = Some(*status);
-                }
-            }
+            Question::Status(told) => self.on_told(link, *told),
+            Question::Turned(why) => self.on_turned(why),
             Question::Cast(cast) => drop(self.casts.insert((cast.sends, cast.name.clone()), *cast)),
             Question::Leave => drop(self.links.remove(&link)),
+        }
+    }
+
+    fn on_turned(&mut self, why: Refusal) {
+        // One's own come back by others. That is nobody's fault.
+        if why != Refusal::Ours {
+            *self.turned.entry(why.to_string()).or_default() += 1;
+        }
+    }
+
+    /// A peer needs an object no more.
+    fn gone(&mut self, link: LinkNumber, object: ObjectId) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.queue.on_gone(object);
+        }
+    }
+
+    /// Looks how much of what waits for a link's peer, here and there, this contact will finish.
+    fn on_told(&mut self, link: LinkNumber, told: Told) {
+        let Told { mut snapshot, gives, takes } = told;
+        let Some(link) = self.links.get_mut(&link) else { return };
+        let mut failed = None;
+        let gives = gives.map(|way| {
+            failed = link.queue.refresh(|| self.depot.queue(&link.peer)).err();
+            Way { waiting: link.queue.waiting(&way.waiting), ..way }
+        });
+        let nothing = Way::default();
+        let ways = [gives.as_ref().unwrap_or(&nothing), takes.as_ref().unwrap_or(&nothing)];
+        let [to_give, to_take] = shares(snapshot.forecast, ways);
+        snapshot.files = gives.map(|way| way.pass(to_give));
+        snapshot.objects = takes.map(|way| way.pass(to_take));
+        link.status = Some(snapshot);
+        if let Some(error) = failed {
+            self.complain("look for what is to be given", &error);
         }
     }
 
@@ -337,7 +404,9 @@ impl Desk {
         };
         let contacts = self.links.values().filter_map(|link| link.status.clone()).collect();
         let casts = self.casts.values().cloned().collect();
-        self.published.send_replace(MuleSnapshot::new(&summary, &health, contacts, casts));
+        let refused = self.turned.iter().map(|(why, objects)| RefusedSnapshot { why: why.clone(), objects: *objects });
+        let snapshot = MuleSnapshot::new(&summary, &health);
+        self.published.send_replace(MuleSnapshot { contacts, casts, refused: refused.collect(), ..snapshot });
     }
 
     fn complain(&mut self, what: &str, error: &DepotError) {

@@ -10,6 +10,7 @@ mod complaints;
 mod contact;
 mod desk;
 mod export;
+mod forecast;
 mod party;
 mod snapshot;
 mod spec;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use aquila_depot::{Config, Depot, DepotError};
+use aquila_depot::{Config, Depot, DepotError, Rule};
 use aquila_proto::identity::PublicKey;
 use aquila_proto::transfer::HopConfig;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -34,11 +35,22 @@ pub use contact::Contact;
 pub(crate) use contact::News;
 use desk::{Ask, Desk, Question};
 pub use party::{Discovery, LinkSpec, Reach, ServeError, serve};
-pub use snapshot::{ContactSnapshot, MuleSnapshot, ObjectSnapshot, StateSnapshot, bytes};
+pub use snapshot::{
+    ContactSnapshot, MuleSnapshot, ObjectSnapshot, PassSnapshot, RefusedSnapshot, StateSnapshot, bytes,
+};
 pub use spec::{ParsePeerError, PeerSpec, Role};
 
 /// What the daemon writes into the store's folder each second, for other programs: a [`MuleSnapshot`] as JSON.
 pub const LIVE: &str = "live.json";
+
+/// A folder whose files are taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpoolSetup {
+    /// Which.
+    pub folder: PathBuf,
+    /// How its files are carried: the first that is for one counts.
+    pub rules: Vec<Rule>,
+}
 
 /// Another store that is met.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,11 +105,11 @@ pub struct Mule {
 }
 
 impl Mule {
-    /// Opens the store in a folder. Files that appear in `spool` are taken in.
+    /// Opens the store in a folder. Files that appear in a spool are taken in.
     ///
     /// # Errors
     /// [`MuleError`].
-    pub fn open(dir: &Path, config: Config, spool: Option<&Path>) -> Result<Self, MuleError> {
+    pub fn open(dir: &Path, config: Config, spool: Option<&SpoolSetup>) -> Result<Self, MuleError> {
         let open = || Depot::open(dir, config.clone()).map_err(|error| MuleError::Open(dir.to_owned(), error));
         let depot = open()?;
         let lock = workers::lock(dir)?;

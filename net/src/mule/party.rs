@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
 use tokio::time::MissedTickBehavior;
 
-use super::beacon::{self, Beacon, MAX_BEACON};
+use super::beacon::{self, Beacon, MAX_BEACON, Troubles};
 use super::{LIVE, Mule, Partner};
 use crate::node::{Node, NodeConfig, NodeError, Role};
 
@@ -142,8 +142,9 @@ impl Party<'_> {
         let ears = if discovery.look.is_empty() || self.links.is_empty() {
             None
         } else {
-            beacon::listen(&discovery.look).inspect_err(|error| tracing::error!(%error, "cannot hear beacons")).ok()
+            beacon::listen().inspect_err(|error| tracing::error!(%error, "cannot hear beacons")).ok()
         };
+        let (mut announcing, mut looking) = (Troubles::default(), Troubles::default());
         let mut clock = tokio::time::interval(BEACON_EVERY);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut snapshots = self.mule.snapshots();
@@ -159,10 +160,10 @@ impl Party<'_> {
                 }
                 _ = clock.tick() => {
                     if let Some(beacon) = &beacon {
-                        beacon::speak(beacon, &discovery.announce).await;
+                        beacon::speak(beacon, &discovery.announce, &mut announcing).await;
                     }
                     if let Some(ears) = &ears {
-                        beacon::join(ears, &discovery.look);
+                        beacon::join(ears, &discovery.look, &mut looking);
                     }
                     let now = Instant::now();
                     for (peer, found) in &mut self.found {

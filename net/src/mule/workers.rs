@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use aquila_depot::{Depot, DepotError, PutOptions, Spool};
+use aquila_depot::{Depot, DepotError, Spool};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::MuleError;
 use super::complaints::Complaints;
+use super::{MuleError, SpoolSetup};
 
 /// What could not be handed out is tried again this often, and the spool is looked into for what is still being written.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -65,9 +65,13 @@ pub(super) fn deliver(mut depot: Depot, arrivals: Receiver<()>) -> Result<JoinHa
 }
 
 /// Takes in what appears in a folder.
-pub(super) fn watch_spool(mut depot: Depot, folder: &Path, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, MuleError> {
-    let mut spool =
-        Spool::open(folder, PutOptions::default()).map_err(|error| MuleError::Spool(folder.to_owned(), error))?;
+pub(super) fn watch_spool(
+    mut depot: Depot,
+    setup: &SpoolSetup,
+    stop: Arc<AtomicBool>,
+) -> Result<JoinHandle<()>, MuleError> {
+    let spool = Spool::open(&setup.folder, setup.rules.clone());
+    let mut spool = spool.map_err(|error| MuleError::Spool(setup.folder.clone(), error))?;
     spawn("spool", move || {
         let mut complaints = Complaints::default();
         while !stop.load(Ordering::Relaxed) {

@@ -18,6 +18,9 @@ pub struct Airframe {
     pub stall_mps: f64,
     /// Most bank, degrees; turns between legs are flown with it.
     pub bank_limit_deg: f64,
+    /// How fast it rolls, degrees a second. Default: 30, unhurried for an aircraft of 2 m span; it takes up to a bank's change
+    /// only.
+    pub roll_rate_dps: f64,
     /// Up and down, m/s.
     pub climb_mps: f64,
     /// Lowest safe altitude above home, m.
@@ -53,6 +56,7 @@ impl Default for Airframe {
             airspeed_mps: 18.0,
             stall_mps: 12.0,
             bank_limit_deg: 35.0,
+            roll_rate_dps: 30.0,
             climb_mps: 3.0,
             lowest_safe_m: 100.0,
             clearance_m: 60.0,
@@ -73,6 +77,7 @@ impl Airframe {
             ("airspeed_mps", self.airspeed_mps, 1.0, 400.0),
             ("stall_mps", self.stall_mps, 0.0, 400.0),
             ("bank_limit_deg", self.bank_limit_deg, 5.0, 80.0),
+            ("roll_rate_dps", self.roll_rate_dps, 1.0, 720.0),
             ("climb_mps", self.climb_mps, 0.1, 100.0),
             ("lowest_safe_m", self.lowest_safe_m, 0.0, 10_000.0),
             ("clearance_m", self.clearance_m, 0.0, 10_000.0),

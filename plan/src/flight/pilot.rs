@@ -1,8 +1,8 @@
 //! Flies lines, turns and circles in steps of a tenth of a second, and keeps what happens at each whole second.
 //!
 //! The plane is flat, east and north of the node. Bank is that of a coordinated turn: atan(v ω / g), v the airspeed and
-//! ω how fast the heading turns; without wind on a circle that is atan(v² / (g r)). It changes at 30 degrees a second
-//! at most.
+//! ω how fast the heading turns; without wind on a circle that is atan(v² / (g r)). It changes at the
+//! airframe's roll rate at most.
 
 use std::f64::consts::{PI, TAU};
 
@@ -16,8 +16,6 @@ pub type Point = [f64; 2];
 /// A step, s; ten of them are a second.
 const STEP: f64 = 0.1;
 const STEPS: u32 = 10;
-/// How fast the aircraft rolls, degrees a second.
-const ROLL: f64 = 30.0;
 
 /// The state of a flight.
 #[derive(Debug)]
@@ -89,8 +87,8 @@ impl<'a> Pilot<'a> {
         let wanted = (self.airspeed_mps * rate / GRAVITY).atan().to_degrees();
         // On a circle from the beginning, it is banked from the beginning.
         let is_new = self.steps <= 1;
-        self.roll_deg +=
-            if is_new { wanted - self.roll_deg } else { (wanted - self.roll_deg).clamp(-ROLL * STEP, ROLL * STEP) };
+        let roll = self.airframe.roll_rate_dps * STEP;
+        self.roll_deg += if is_new { wanted - self.roll_deg } else { (wanted - self.roll_deg).clamp(-roll, roll) };
         self.heading = Some(motion.heading_rad);
         let climb =
             (altitude_m - self.altitude_m).clamp(-self.airframe.climb_mps * STEP, self.airframe.climb_mps * STEP);

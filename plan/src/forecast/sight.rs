@@ -85,8 +85,9 @@ impl<'a> Geometry<'a> {
             .map(|obstacle| obstacle.loss_db(elevation_deg, relative_bearing_deg, distance_m, self.wavelength_m));
         let obstruction_db = obstruction_db.fold(0.0, f64::max);
         let terrain = self.scenario.terrain.as_ref();
-        let terrain_db =
-            terrain.map_or(0.0, |terrain| terrain.loss_db(&self.antenna, moment.position, self.wavelength_m));
+        let terrain_db = terrain.map_or(0.0, |terrain| {
+            terrain.loss_db(&self.antenna, moment.position, self.wavelength_m, model.earth_factor)
+        });
         let path_loss_db = model.path_loss.loss_db(distance_m, self.wavelength_m);
         let sea_db = self.sea_db(moment, there, relative_bearing_deg, node_gain_dbi + aircraft_gain_dbi);
         let median_snr_db =

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Second;
 use crate::scenario::Scenario;
@@ -26,16 +26,41 @@ pub struct Warning {
     pub text: String,
 }
 
-/// An antenna this far below its best looks past the other side, dB.
-const NULL_DB: f64 = 10.0;
-/// The superstructure takes this much, dB.
-const MASKED_DB: f64 = 6.0;
-/// Of the time: less is not worth a word.
-const WORTH: f64 = 0.05;
+/// What is worth a word. None of these numbers is in the papers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// An antenna this far below its best looks past the other side, dB. Default: 10.
+    pub null_db: f64,
+    /// The superstructure, or hills, take more than this, dB. Default: 6, what the edge of a screen takes.
+    pub masked_db: f64,
+    /// Either, or no contact, for more than this share of the time. Default: 0.05.
+    pub share: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { null_db: 10.0, masked_db: 6.0, share: 0.05 }
+    }
+}
+
+impl Limits {
+    /// What is wrong with its numbers, if something is.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let checks = [
+            ("null_db", self.null_db, 0.0, 60.0),
+            ("masked_db", self.masked_db, 0.0, 60.0),
+            ("share", self.share, 0.0, 1.0),
+        ];
+        let wrong = checks.into_iter().find(|(_, value, from, to)| !(*from..=*to).contains(value));
+        wrong.map(|(name, value, from, to)| format!("{name} is {value}; it must be from {from} to {to}"))
+    }
+}
 
 /// Of a flight.
 pub fn find(scenario: &Scenario, seconds: &[Second], contact: &[Range<usize>]) -> Vec<Warning> {
     let mut warnings = Vec::new();
+    let Limits { null_db, masked_db, share: worth } = scenario.warnings;
     let mut say = |severity, text| warnings.push(Warning { severity, text });
     let airframe = &scenario.aircraft;
     let steepest = seconds.iter().map(|second| second.moment.roll_deg.abs()).fold(0.0, f64::max);
@@ -87,31 +112,31 @@ pub fn find(scenario: &Scenario, seconds: &[Second], contact: &[Range<usize>]) -
         ("the aircraft's", &scenario.aircraft.antenna, |second| second.sight.aircraft_gain_dbi),
     ];
     for (whose, antenna, gain) in antennas {
-        let weak = share(&|second| gain(second) < antenna.peak_dbi() - NULL_DB);
-        if weak > WORTH {
+        let weak = share(&|second| gain(second) < antenna.peak_dbi() - null_db);
+        if weak > worth {
             say(
                 Severity::Link,
-                format!("{whose} antenna is {NULL_DB} dB and more below its best for {} of the time", percent(weak)),
+                format!("{whose} antenna is {null_db} dB and more below its best for {} of the time", percent(weak)),
             );
         }
     }
-    let masked = share(&|second| second.sight.obstruction_db > MASKED_DB);
-    if masked > WORTH {
+    let masked = share(&|second| second.sight.obstruction_db > masked_db);
+    if masked > worth {
         say(
             Severity::Link,
             format!(
-                "the superstructure takes more than {MASKED_DB} dB for {} of the time{}",
+                "the superstructure takes more than {masked_db} dB for {} of the time{}",
                 percent(masked),
-                sector(seconds)
+                sector(seconds, masked_db)
             ),
         );
     }
-    let hills = share(&|second| second.sight.terrain_db > MASKED_DB);
-    if hills > WORTH {
-        say(Severity::Link, format!("hills take more than {MASKED_DB} dB for {} of the time", percent(hills)));
+    let hills = share(&|second| second.sight.terrain_db > masked_db);
+    if hills > worth {
+        say(Severity::Link, format!("hills take more than {masked_db} dB for {} of the time", percent(hills)));
     }
     let out = 1.0 - contact.iter().map(ExactSizeIterator::len).sum::<usize>() as f64 / seconds.len().max(1) as f64;
-    if out > WORTH {
+    if out > worth {
         say(Severity::Link, format!("no contact for {} of the time", percent(out)));
     }
     warnings
@@ -127,9 +152,9 @@ fn aloft(seconds: &[Second], is_high: impl Fn(&Second) -> bool) -> &[Second] {
 }
 
 /// The relative bearings in which it is masked, if they are one sector.
-fn sector(seconds: &[Second]) -> String {
+fn sector(seconds: &[Second], masked_db: f64) -> String {
     let mut masked = [false; 36];
-    for second in seconds.iter().filter(|second| second.sight.obstruction_db > MASKED_DB) {
+    for second in seconds.iter().filter(|second| second.sight.obstruction_db > masked_db) {
         let bearing = crate::geodesy::wrap_360(second.sight.relative_bearing_deg);
         masked[(bearing / 10.0) as usize % 36] = true;
     }

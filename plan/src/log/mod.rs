@@ -97,13 +97,39 @@ impl Collector {
     }
 }
 
+/// Where the beginning of a log is looked for, if it is not at the beginning.
+const LOOKED_AT: usize = 64 << 10;
+
 /// Reads a log, whichever of both formats it is in.
 ///
 /// # Errors
 /// What is wrong, and where.
 pub fn parse(bytes: &[u8]) -> Result<FlightLog, ParseError> {
-    match bytes.starts_with(&dataflash::HEAD) {
-        true => dataflash::parse(bytes),
-        false => tlog::parse(bytes),
+    let beginning = &bytes[..bytes.len().min(LOOKED_AT)];
+    let is_dataflash = || beginning.windows(dataflash::HEAD.len()).any(|window| window == dataflash::HEAD);
+    if bytes.starts_with(&dataflash::HEAD) || !tlog::begins(bytes) && is_dataflash() {
+        return dataflash::parse(bytes);
+    }
+    let is_tlog = tlog::begins(bytes);
+    tlog::parse(bytes).map_err(|error| match is_tlog || bytes.is_empty() {
+        true => error,
+        false => ParseError::file(
+            "is neither a log of ArduPilot (.bin, which begins with A3 95 80) nor a telemetry log (.tlog) with positions",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_is_no_log_is_not_taken_for_a_bad_one_of_mavlink() {
+        for junk in [&[0x55; 4_000][..], b"hello, this is a text and not a log at all"] {
+            let error = super::parse(junk).unwrap_err().to_string();
+            assert!(error.contains("neither a log of ArduPilot") && !error.contains("MAVLink"), "{error}");
+        }
+        // One whose first bytes are lost is one all the same.
+        let log = super::dataflash::tests::sample(4);
+        let found = super::parse(&[&[0x11; 7], &log[..]].concat()).unwrap();
+        assert_eq!(found.fixes.len(), 4);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Read are GLOBAL_POSITION_INT and ATTITUDE of the first system that sends positions. A frame of those whose checksum
 //! is wrong is left out and counted; of others the checksum is not known here and not looked at. What is no frame where
-//! one should be ends the reading with an error: what follows cannot be told apart. A file that ends within a frame was
-//! cut off, which is noted.
+//! one should be is passed over to the next that is one, and counted. A file that ends within a frame was cut off, which is
+//! noted.
 
-use super::{Attitude, Collector, FlightLog};
+use super::{Attitude, Collector, FlightLog, LONGEST_S};
 use crate::fault::ParseError;
 use crate::geodesy::Position;
 
@@ -20,41 +20,154 @@ const SIGNED: u8 = 1;
 const ATTITUDE: (u32, u8, usize) = (30, 39, 28);
 const GLOBAL_POSITION_INT: (u32, u8, usize) = (33, 104, 28);
 
+/// Stamps are from here on, and before there: 2000 and 2100, s since 1970. Others are damaged.
+const STAMPS_S: std::ops::Range<f64> = 946_684_800.0..4_102_444_800.0;
+
 /// Reads one.
 ///
 /// # Errors
-/// The first byte that is wrong.
+/// That there are no positions in what can be read, or that they are of more than a day.
 pub fn parse(bytes: &[u8]) -> Result<FlightLog, ParseError> {
-    let (mut at, mut log) = (0, Collector::default());
-    let (mut system, mut damaged, mut notes) = (None, 0u64, Vec::new());
-    while at < bytes.len() {
-        let Some(frame) = Frame::read(&bytes[at..]).map_err(|reason| ParseError::byte(at + STAMP, reason))? else {
-            notes.push(format!("{} bytes at the end are not a whole frame", bytes.len() - at));
-            break;
-        };
-        let known = [ATTITUDE, GLOBAL_POSITION_INT].into_iter().find(|known| known.0 == frame.message);
-        match known {
-            Some((_, extra, _)) if !frame.is_intact(extra) => damaged += 1,
-            Some((message, _, length)) if system.is_none_or(|system| system == frame.system) => {
-                let payload = frame.payload(length);
-                if message == GLOBAL_POSITION_INT.0 {
-                    if let Some(position) = position(&payload) {
-                        system = Some(frame.system);
-                        log.fix(frame.at_s, position).map_err(|reason| ParseError::byte(at, reason))?;
-                    }
-                } else if system.is_some() {
-                    log.attitude(attitude(frame.at_s, &payload));
-                }
-            }
-            _ => {}
-        }
-        at += frame.length;
+    let mut reader = Reader { last_s: begins_s(bytes), ..Reader::default() };
+    let mut log = Collector::default();
+    while reader.at < bytes.len() {
+        let at = reader.at;
+        let Some(frame) = reader.next(bytes) else { continue };
+        reader.take(&frame, &mut log).map_err(|reason| ParseError::byte(at, reason))?;
     }
-    if damaged > 0 {
-        notes.push(format!("{damaged} frames with a wrong checksum were left out"));
+    let notes = reader.notes();
+    if log.fixes.is_empty() && !notes.is_empty() {
+        return Err(ParseError::file(format!("has no positions in what can be read of it: {}", notes.join("; "))));
     }
     log.finish(notes)
 }
+
+/// When a log begins, about: the middle one of its first stamps, any of which may be damaged.
+fn begins_s(bytes: &[u8]) -> Option<f64> {
+    let (mut reader, mut stamps) = (Reader::default(), Vec::new());
+    while reader.at < bytes.len() && stamps.len() < 5 {
+        stamps.extend(reader.next(bytes).map(|frame| frame.at_s));
+    }
+    stamps.sort_by(f64::total_cmp);
+    stamps.get(stamps.len() / 2).copied()
+}
+
+/// Whether there is a frame where a log's first one is.
+pub fn begins(bytes: &[u8]) -> bool {
+    bytes.get(STAMP).is_some_and(|first| STX.contains(first))
+}
+
+/// Where in a log the reading is, and what was left out.
+#[derive(Debug, Default)]
+struct Reader {
+    at: usize,
+    /// Up to here frames are sure to be some: a length that is damaged may hide those behind.
+    sure: usize,
+    system: Option<u8>,
+    last_s: Option<f64>,
+    /// A stamp more than a day away from that before: it is taken for right if the next one is like it.
+    odd_s: Option<f64>,
+    damaged: u64,
+    odd: u64,
+    skipped: usize,
+    places: u64,
+    cut_off: usize,
+}
+
+impl Reader {
+    /// The frame that is next. None if there was something else, which is behind us then.
+    fn next<'a>(&mut self, bytes: &'a [u8]) -> Option<Frame<'a>> {
+        let read = Frame::read(&bytes[self.at..]);
+        if let Ok(Some(frame)) = read {
+            self.at += frame.length;
+            if frame.is_sure() {
+                self.sure = self.at;
+            }
+            return Some(frame);
+        }
+        // First those that were hidden by the ones before, of which nobody knows whether they were some.
+        let next = (self.sure + 1..bytes.len()).find(|at| *at != self.at && is_frame(&bytes[*at..]));
+        if next.is_none() && read.is_ok() {
+            self.cut_off = bytes.len() - self.at;
+        } else {
+            let skipped = next.unwrap_or(bytes.len()).saturating_sub(self.at);
+            self.skipped += skipped;
+            self.places += u64::from(skipped > 0);
+        }
+        self.at = next.unwrap_or(bytes.len());
+        self.sure = self.at;
+        None
+    }
+
+    fn take(&mut self, frame: &Frame, log: &mut Collector) -> Result<(), String> {
+        // Of all frames: the more of them, the surer is what a stamp is.
+        if !self.is_its_time(frame.at_s) {
+            return Ok(());
+        }
+        let known = [ATTITUDE, GLOBAL_POSITION_INT].into_iter().find(|known| known.0 == frame.message);
+        let Some((message, extra, length)) = known else { return Ok(()) };
+        if !frame.is_intact(extra) {
+            self.damaged += 1;
+            return Ok(());
+        }
+        if self.system.is_some_and(|system| system != frame.system) {
+            return Ok(());
+        }
+        let payload = frame.payload(length);
+        if message == GLOBAL_POSITION_INT.0 {
+            if let Some(position) = position(&payload) {
+                self.system = Some(frame.system);
+                log.fix(frame.at_s, position)?;
+            }
+        } else if self.system.is_some() {
+            log.attitude(attitude(frame.at_s, &payload));
+        }
+        Ok(())
+    }
+
+    /// Whether a stamp can be right. No checksum is over it.
+    fn is_its_time(&mut self, at_s: f64) -> bool {
+        let is_near = |other: Option<f64>| other.is_none_or(|other| (at_s - other).abs() <= LONGEST_S);
+        let is_right =
+            STAMPS_S.contains(&at_s) && (is_near(self.last_s) || self.odd_s.is_some() && is_near(self.odd_s));
+        if is_right {
+            (self.last_s, self.odd_s) = (Some(at_s), None);
+        } else {
+            self.odd_s = STAMPS_S.contains(&at_s).then_some(at_s);
+            self.odd += 1;
+        }
+        is_right
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.skipped > 0 {
+            let places = if self.places == 1 { "one place".into() } else { format!("{} places", self.places) };
+            notes.push(format!("{} bytes in {places} that are no MAVLink frames were passed over", self.skipped));
+        }
+        if self.cut_off > 0 {
+            notes.push(format!("{} bytes at the end are not a whole frame", self.cut_off));
+        }
+        if self.damaged > 0 {
+            notes.push(format!("{} frames with a wrong checksum were left out", self.damaged));
+        }
+        if self.odd > 0 {
+            notes.push(format!("{} frames with an impossible time were left out", self.odd));
+        }
+        notes
+    }
+}
+
+/// Whether there is a frame here: one that is whole, with a time, and either one whose checksum is right or one that another
+/// frame, or the end, is behind.
+fn is_frame(bytes: &[u8]) -> bool {
+    let Ok(Some(frame)) = Frame::read(bytes) else { return false };
+    let rest = &bytes[frame.length..];
+    STAMPS_S.contains(&frame.at_s) && (frame.is_sure() || rest.is_empty() || begins(rest))
+}
+
+/// Something else is where a frame should be.
+struct NoFrame;
 
 struct Frame<'a> {
     at_s: f64,
@@ -70,12 +183,12 @@ struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// `None` if it is cut off.
-    fn read(bytes: &'a [u8]) -> Result<Option<Self>, String> {
+    fn read(bytes: &'a [u8]) -> Result<Option<Self>, NoFrame> {
         let Some((stamp, rest)) = bytes.split_first_chunk::<STAMP>() else { return Ok(None) };
         let Some(first) = rest.first() else { return Ok(None) };
         let is_new = *first == STX[1];
         if !STX.contains(first) {
-            return Err(format!("0x{first:02x} is no first byte of a MAVLink frame (0xfe, 0xfd)"));
+            return Err(NoFrame);
         }
         let head = if is_new { 10 } else { 6 };
         if rest.len() < head {
@@ -101,6 +214,11 @@ impl<'a> Frame<'a> {
             checksum: u16::from_le_bytes([rest[end], rest[end + 1]]),
             length: STAMP + whole,
         }))
+    }
+
+    /// Of a message that is known, with the right checksum: nothing else looks like it by chance.
+    fn is_sure(&self) -> bool {
+        [ATTITUDE, GLOBAL_POSITION_INT].into_iter().any(|known| known.0 == self.message && self.is_intact(known.1))
     }
 
     fn is_intact(&self, extra: u8) -> bool {
@@ -193,12 +311,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_byte() {
-        let mut bytes = sample();
-        let whole = bytes.len();
-        bytes.extend([0u8; 8]);
-        bytes.push(0x55);
-        assert_eq!(parse(&bytes).unwrap_err().place, crate::fault::Place::Byte(whole as u64 + 8));
+    fn what_is_left_out_is_counted() {
+        let whole = sample().len();
         assert!(parse(&sample()[..whole - 5]).unwrap().notes[0].contains("not a whole frame"));
         assert!(parse(b"").unwrap_err().to_string().contains("no positions"));
         // A frame that is damaged counts for nothing.
@@ -207,6 +321,54 @@ mod tests {
         bytes[first + 10] ^= 1;
         let log = parse(&bytes).unwrap();
         assert_eq!((log.fixes.len(), log.notes.len()), (5, 1));
+    }
+
+    #[test]
+    fn a_few_bytes_that_are_damaged_cost_a_few_frames_and_not_the_log() {
+        let clean = parse(&sample()).unwrap();
+        for at in 0..sample().len() - 40 {
+            for junk in [0x00, 0xfe, 0x55] {
+                let mut bytes = sample();
+                bytes[at..at + 6].fill(junk);
+                let log = parse(&bytes).unwrap_or_else(|error| panic!("{at} {junk}: {error}"));
+                assert!(log.fixes.len() + 2 >= clean.fixes.len(), "{at} {junk}: {} fixes", log.fixes.len());
+            }
+        }
+        // Bytes that are missing, and some that are too many.
+        let second = sample().windows(2).position(|pair| pair == [0xfe, 28]).unwrap();
+        for splice in [second..second + 5, second + 20..second + 20] {
+            let mut bytes = sample();
+            bytes.splice(splice, [1, 2, 3]);
+            let log = parse(&bytes).unwrap();
+            assert!(log.fixes.len() >= 5 && log.notes[0].contains("were passed over"), "{:?}", log.notes);
+        }
+        let mut bytes = sample();
+        bytes.extend([0u8; 8]);
+        bytes.push(0x55);
+        let log = parse(&bytes).unwrap();
+        assert_eq!(
+            (log.fixes, &*log.notes[0]),
+            (clean.fixes, "9 bytes in one place that are no MAVLink frames were passed over")
+        );
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_is_left_out_and_a_log_of_days_is_refused() {
+        let clean = parse(&sample()).unwrap();
+        let first = sample().windows(2).position(|pair| pair == [0xfe, 28]).unwrap();
+        let stamp = first - STAMP;
+        let mut bytes = sample();
+        bytes[stamp..stamp + 8].copy_from_slice(&1_900_000_000_000_000u64.to_be_bytes());
+        let log = parse(&bytes).unwrap();
+        assert_eq!(log.fixes.len(), clean.fixes.len() - 1);
+        assert_eq!(log.notes, ["1 frames with an impossible time were left out"]);
+        let mut days = sample();
+        for day in 2..4u64 {
+            let position = GLOBAL_POSITION_INT_DATA { lat: 634_400_000, lon: 103_500_000, ..Default::default() };
+            let at = 1_700_000_000_000_000 + day * 86_400_000_000;
+            push(&mut days, at, 1, MavlinkVersion::V2, &MavMessage::GLOBAL_POSITION_INT(position));
+        }
+        assert!(parse(&days).unwrap_err().to_string().contains("a day is the most"));
     }
 
     proptest! {

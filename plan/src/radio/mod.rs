@@ -34,7 +34,7 @@ pub struct Radio {
     pub noise_figure_db: f64,
     /// Cables, polarisation, the airframe, dB. Not in the paper; default: 3.
     pub losses_db: f64,
-    /// Rates and the signal over noise at which a tenth of the frames is lost; empty: 802.11n, one stream, long guard
+    /// Rates and the signal over noise at which `threshold_frame_loss` of the frames is lost; empty: 802.11n, one stream, long guard
     /// interval (IEEE 802.11-2016 table 19-27), with thresholds of common chips.
     pub mcs: Vec<Mcs>,
     /// Share of the rate that IP packets get when no frame is lost. Not in the paper; default: 0.65.
@@ -44,6 +44,9 @@ pub struct Radio {
     /// How the odds of losing a frame change with signal over noise: e-fold in so many dB. Not in the paper; default:
     /// 1.
     pub per_scale_db: f64,
+    /// Share of the frames that is lost when signal over noise is at a rate's threshold: what the table's thresholds are for.
+    /// Default: 0.1, as receivers' sensitivities are in IEEE 802.11-2016.
+    pub threshold_frame_loss: f64,
     /// What the radio keeps in reserve when it chooses a rate, dB. Not in the paper; default: 2.
     pub margin_db: f64,
     /// How much better it has to be than that for the next rate up, dB. Not in the paper; default: 1.
@@ -112,7 +115,7 @@ pub enum CcqReading {
 pub struct Mcs {
     /// On the air, Mbit/s.
     pub rate_mbps: f64,
-    /// Signal over noise at which a tenth of the frames is lost, dB.
+    /// Signal over noise at its threshold, dB: see [`Radio::threshold_frame_loss`].
     pub snr_db: f64,
 }
 
@@ -146,6 +149,7 @@ impl Default for Radio {
             mac_efficiency: 0.65,
             retries: 7,
             per_scale_db: 1.0,
+            threshold_frame_loss: 0.1,
             margin_db: 2.0,
             hysteresis_db: 1.0,
             smoothing_s: 2.0,
@@ -187,6 +191,7 @@ impl Radio {
             ("losses_db", self.losses_db, -20.0, 60.0),
             ("mac_efficiency", self.mac_efficiency, 0.01, 1.0),
             ("per_scale_db", self.per_scale_db, 0.05, 10.0),
+            ("threshold_frame_loss", self.threshold_frame_loss, 0.000_001, 0.999),
             ("margin_db", self.margin_db, -10.0, 20.0),
             ("hysteresis_db", self.hysteresis_db, 0.0, 20.0),
             ("smoothing_s", self.smoothing_s, 0.0, 600.0),

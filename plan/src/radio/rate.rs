@@ -48,9 +48,6 @@ impl Conditions {
     }
 }
 
-/// That a frame is lost when signal over noise is at the rate's threshold: thresholds are for 10 %.
-const AT_THRESHOLD: f64 = 0.1;
-
 impl RateChoice {
     /// At the slowest rate.
     pub fn new(radio: &Radio) -> Self {
@@ -74,13 +71,14 @@ impl RateChoice {
 }
 
 /// That a frame is lost: logistic in dB.
-pub fn frame_loss(snr_db: f64, threshold_db: f64, scale_db: f64) -> f64 {
-    let odds = AT_THRESHOLD / (1.0 - AT_THRESHOLD) * (-(snr_db - threshold_db) / scale_db).min(700.0).exp();
+fn frame_loss(radio: &Radio, snr_db: f64, threshold_db: f64) -> f64 {
+    let at_threshold = radio.threshold_frame_loss;
+    let odds = at_threshold / (1.0 - at_threshold) * (-(snr_db - threshold_db) / radio.per_scale_db).min(700.0).exp();
     odds / (1.0 + odds)
 }
 
 fn conditions(radio: &Radio, mcs: Mcs, number: usize, snr_db: f64, best_mbps: f64) -> Conditions {
-    let frame_loss = frame_loss(snr_db, mcs.snr_db, radio.per_scale_db);
+    let frame_loss = frame_loss(radio, snr_db, mcs.snr_db);
     let tx_bps = mcs.rate_mbps * 1e6;
     let fallback = match radio.ccq {
         CcqReading::Retries => 1.0,
@@ -116,6 +114,8 @@ mod tests {
         let radio = Radio::default();
         let mcs = Mcs { rate_mbps: 26.0, snr_db: 11.0 };
         let there = conditions(&radio, mcs, 3, 11.0, 65.0);
+        let strict = Radio { threshold_frame_loss: 0.01, ..radio.clone() };
+        assert!((conditions(&strict, mcs, 3, 11.0, 65.0).frame_loss - 0.01).abs() < 1e-12);
         assert!((there.frame_loss - 0.1).abs() < 1e-12 && there.loss < 1.1e-8);
         // 0.65 × 26 Mbit/s × (1 - 0.1).
         assert!((there.goodput_bps() - 15.21e6).abs() < 1.0, "{}", there.goodput_bps());

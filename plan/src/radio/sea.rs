@@ -16,6 +16,12 @@ pub struct Sea {
     pub wave_rms_m: f64,
     /// Of both antennas.
     pub polarisation: Polarisation,
+    /// Relative permittivity of the water. Default: 67, of sea water at 10 °C and about 5 GHz, rounded from ITU-R P.527.
+    pub permittivity: f64,
+    /// Conductivity of the water, S/m. Default: 10, from there as well.
+    pub conductivity_spm: f64,
+    /// Deepest dip, dB: real ones are filled by what is scattered. Not in the papers; default: 25.
+    pub deepest_fade_db: f64,
 }
 
 /// Of both antennas.
@@ -28,15 +34,16 @@ pub enum Polarisation {
     Horizontal,
 }
 
-/// Sea water at 5 GHz and 10 °C, relative permittivity and conductivity in S/m, rounded from ITU-R P.527.
-const PERMITTIVITY: f64 = 67.0;
-const CONDUCTIVITY: f64 = 10.0;
-/// Deepest dip, dB: real ones are filled by what is scattered.
-const DEEPEST_DB: f64 = -25.0;
-
 impl Default for Sea {
     fn default() -> Self {
-        Self { reflects: true, wave_rms_m: 0.15, polarisation: Polarisation::Vertical }
+        Self {
+            reflects: true,
+            wave_rms_m: 0.15,
+            polarisation: Polarisation::Vertical,
+            permittivity: 67.0,
+            conductivity_spm: 10.0,
+            deepest_fade_db: 25.0,
+        }
     }
 }
 
@@ -77,13 +84,13 @@ impl Sea {
         let (turn_sin, turn_cos) = (-std::f64::consts::TAU * ways.longer_m / wavelength_m).sin_cos();
         let (field_re, field_im) =
             (1.0 + strength * (re * turn_cos - im * turn_sin), strength * (re * turn_sin + im * turn_cos));
-        (10.0 * (field_re * field_re + field_im * field_im).max(1e-12).log10()).max(DEEPEST_DB)
+        (10.0 * (field_re * field_re + field_im * field_im).max(1e-12).log10()).max(-self.deepest_fade_db)
     }
 
     /// Fresnel's coefficient as a complex number.
     fn fresnel(&self, sin: f64, wavelength_m: f64) -> (f64, f64) {
         // ε = εr - j 60 λ σ.
-        let (re, im) = (PERMITTIVITY, -60.0 * wavelength_m * CONDUCTIVITY);
+        let (re, im) = (self.permittivity, -60.0 * wavelength_m * self.conductivity_spm);
         let cos2 = 1.0 - sin * sin;
         // √(ε - cos²γ).
         let (a, b) = (re - cos2, im);
@@ -100,8 +107,14 @@ impl Sea {
 
     /// What is wrong with its numbers, if something is.
     pub(crate) fn fault(&self) -> Option<String> {
-        (!(0.0..=20.0).contains(&self.wave_rms_m))
-            .then(|| format!("wave_rms_m is {}; it must be from 0 to 20", self.wave_rms_m))
+        let checks = [
+            ("wave_rms_m", self.wave_rms_m, 0.0, 20.0),
+            ("permittivity", self.permittivity, 1.0, 200.0),
+            ("conductivity_spm", self.conductivity_spm, 0.0, 1_000.0),
+            ("deepest_fade_db", self.deepest_fade_db, 0.0, 100.0),
+        ];
+        let wrong = checks.into_iter().find(|(_, value, from, to)| !(*from..=*to).contains(value));
+        wrong.map(|(name, value, from, to)| format!("{name} is {value}; it must be from {from} to {to}"))
     }
 }
 
@@ -123,10 +136,22 @@ mod tests {
         // Half a wave longer and turned over: twice the field. A whole wave: next to nothing.
         let horizontal = Sea { polarisation: Polarisation::Horizontal, ..sea };
         let at = |longer_m| horizontal.gain_db(Ways { grazing_deg: 0.05, longer_m }, 0.0, WAVE);
-        assert!((at(WAVE / 2.0) - 6.02).abs() < 0.01 && (at(WAVE) - DEEPEST_DB).abs() < 1e-9);
+        assert!((at(WAVE / 2.0) - 6.02).abs() < 0.01 && (at(WAVE) + 25.0).abs() < 1e-9);
         // Straight down, water reflects (√ε - 1) / (√ε + 1) of the field: 0.78.
         let (re, im) = sea.fresnel(1.0, WAVE);
         assert!((re.hypot(im) - 0.79).abs() < 0.02);
+    }
+
+    #[test]
+    fn the_water_and_the_deepest_dip_are_keys() {
+        let sea = Sea { wave_rms_m: 0.0, deepest_fade_db: 12.0, ..Sea::default() };
+        let horizontal = Sea { polarisation: Polarisation::Horizontal, ..sea };
+        assert_eq!(horizontal.gain_db(Ways { grazing_deg: 0.05, longer_m: WAVE }, 0.0, WAVE), -12.0);
+        // Without salt and nearly air, next to nothing comes back from straight below.
+        let air = Sea { permittivity: 1.1, conductivity_spm: 0.0, ..sea };
+        let (re, im) = air.fresnel(1.0, WAVE);
+        assert!(re.hypot(im) < 0.03);
+        assert!(Sea { permittivity: 0.5, ..sea }.fault().unwrap().contains("permittivity is 0.5"));
     }
 
     #[test]
@@ -147,7 +172,7 @@ mod tests {
             heights in (0.0..5_000.0f64, 0.0..5_000.0f64), along in 0.0..1e5f64, rms in 0.0..3.0f64,
         ) {
             let gain = Sea { wave_rms_m: rms, ..Sea::default() }.gain_db(Ways::new(heights.0, heights.1, along), 0.0, WAVE);
-            prop_assert!((DEEPEST_DB..=6.03).contains(&gain));
+            prop_assert!((-25.0..=6.03).contains(&gain));
         }
     }
 }

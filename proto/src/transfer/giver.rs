@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::frame::{Frame, Handle, Offer, Want, data_header};
 use super::order::{Candidate, order};
 use super::ranges::Ranges;
-use super::{Action, Note};
+use super::{Action, Note, Progress};
 
 /// Objects offered and not yet taken over, at most.
 pub const MAX_OFFERED: usize = 64;
@@ -367,9 +367,10 @@ impl Giver {
         self.hold.into_iter().chain(again).min()
     }
 
-    /// Chunks that are confirmed, and in all, and whether any are wanted.
-    pub fn progress(&self, handle: Handle) -> Option<(u64, u64, bool)> {
-        self.objects.get(&handle).map(|giving| (giving.have.count(), giving.chunks, giving.is_wanted()))
+    /// How far an object is, by what the taker has confirmed.
+    pub fn progress(&self, handle: Handle) -> Option<Progress> {
+        let giving = self.objects.get(&handle)?;
+        Some(Progress { have: giving.have.count(), chunks: giving.chunks, want: giving.want })
     }
 
     /// Counts what is in memory.

@@ -9,7 +9,7 @@ use super::frame::{Frame, Handle, MAX_FRAME, Offer, PIECE_EXTRA, data_header};
 use super::giver::Giver;
 use super::manifest::{Hash, StoreId};
 use super::taker::Taker;
-use super::{Action, Answer, Note, TransferStats};
+use super::{Action, Answer, Note, Progress, TransferStats};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -377,9 +377,14 @@ impl Hop {
         deadlines.into_iter().flatten().min().filter(|_| self.in_contact)
     }
 
-    /// Of an object on offer: chunks that the other side has confirmed, chunks in all, and whether it wants any.
-    pub fn given(&self, handle: Handle) -> Option<(u64, u64, bool)> {
+    /// How far an object is that is on offer.
+    pub fn given(&self, handle: Handle) -> Option<Progress> {
         self.giver.progress(handle)
+    }
+
+    /// How far an object of the other side's is.
+    pub fn taken(&self, handle: Handle) -> Option<Progress> {
+        self.taker.progress(handle)
     }
 
     /// Counters.

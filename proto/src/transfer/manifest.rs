@@ -117,11 +117,17 @@ pub struct Manifest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// They end too early, or go on behind the end.
-    #[error("a manifest of another length")]
+    #[error("it ends too early, or goes on behind its end")]
     Length,
-    /// A later version's, or nothing of the kind.
-    #[error("not a manifest, or one of a later version")]
-    Version,
+    /// More bytes than a manifest may have.
+    #[error("more than 8 MiB")]
+    TooLong,
+    /// Nothing of the kind.
+    #[error("not a manifest")]
+    NotOne,
+    /// Another version's.
+    #[error("a manifest of another version, {0:?}")]
+    Version(char),
     /// A value that there is not.
     #[error("an unknown kind or priority")]
     Value,
@@ -199,11 +205,15 @@ impl Manifest {
     fn read(bytes: &[u8]) -> Result<Self, ManifestError> {
         let length = ManifestError::Length;
         if bytes.len() > Self::MAX_LEN {
-            return Err(length);
+            return Err(ManifestError::TooLong);
         }
         let rest = &mut &bytes[..bytes.len().checked_sub(SIGNATURE).ok_or(length)?];
-        if take::<4>(rest).ok_or(length)? != *MAGIC {
-            return Err(ManifestError::Version);
+        let magic = take::<4>(rest).ok_or(length)?;
+        if magic[..3] != MAGIC[..3] {
+            return Err(ManifestError::NotOne);
+        }
+        if magic != *MAGIC {
+            return Err(ManifestError::Version(magic[3].into()));
         }
         let [kind] = take(rest).ok_or(length)?;
         let source = StoreId(take(rest).ok_or(length)?);
@@ -368,6 +378,6 @@ mod tests {
         let many = Manifest { chunks: vec![sample().chunks[0]; 300_000], ..sample() };
         assert_eq!(many.sign(&identity), Err(ManifestError::Length));
         // A count that promises more than there is reserves nothing.
-        assert_eq!(Manifest::parse(&[b'a'; 200]), Err(ManifestError::Version));
+        assert_eq!(Manifest::parse(&[b'a'; 200]), Err(ManifestError::NotOne));
     }
 }

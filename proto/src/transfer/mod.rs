@@ -100,6 +100,29 @@ pub enum Answer {
     NotNow,
 }
 
+/// How far an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Chunks that the taker has, as far as is known.
+    pub have: u64,
+    /// How many there are; 0 at the taker, before it has the manifest.
+    pub chunks: u64,
+    /// What the taker said of it last; nothing if it did not speak yet.
+    pub want: Option<Want>,
+}
+
+impl Progress {
+    /// Whether anything of it is wanted now.
+    pub fn is_wanted(&self) -> bool {
+        matches!(self.want, Some(Want::Manifest | Want::Chunks))
+    }
+
+    /// Share of its chunks that are there, 0 to 1.
+    pub fn done(&self) -> f64 {
+        if self.chunks == 0 { 0.0 } else { self.have.min(self.chunks) as f64 / self.chunks as f64 }
+    }
+}
+
 /// What a hop has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TransferStats {

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use super::frame::{Frame, Handle, Offer, Want};
 use super::manifest::{Hash, Manifest};
 use super::ranges::Ranges;
-use super::{Action, Answer, Note, TransferStats};
+use super::{Action, Answer, Note, Progress, TransferStats};
 
 /// Objects that the other side may have on offer, twice what ours has.
 const MAX_OBJECTS: usize = 2 * super::giver::MAX_OFFERED;
@@ -340,6 +340,12 @@ impl Taker {
     fn count(&mut self) {
         let parts = self.objects.values().flat_map(|taking| taking.assembling.values());
         self.assembling = parts.map(|assembly| assembly.bytes.len() as u64).sum();
+    }
+
+    /// How far an object is, by what is stored.
+    pub fn progress(&self, handle: Handle) -> Option<Progress> {
+        let taking = self.objects.get(&handle)?;
+        Some(Progress { have: taking.have.count(), chunks: taking.lens.len() as u64, want: taking.want })
     }
 
     /// Bytes of parts that are not whole yet.

@@ -109,7 +109,7 @@ fn what_cannot_be_used_is_refused_with_file_and_place() {
     assert!(refused(&["flight", &names]).ends_with("bad.waypoints: line 2: 2 columns; there are 12"));
     assert!(refused(&["flight", "--example", "--fly", &bad]).contains("bad.waypoints: line 2"));
     let log = write("bad.tlog", &[0, 0, 0, 0, 0, 0, 0, 0, 0x55]);
-    assert!(refused(&["flight", "--example", "--fly", &log]).contains("bad.tlog: byte 8 (0x8): 0x55 is no first byte"));
+    assert!(refused(&["flight", "--example", "--fly", &log]).contains("bad.tlog: is neither a log of ArduPilot"));
     assert!(refused(&["flight", "--loiter", "300,400"]).contains("where is the node?"));
     assert!(refused(&["flight", "--node", "63,9"]).contains("nothing to fly"));
     assert!(refused(&["flight", "--example", "--only", "4"]).contains("there are 3 flights"));

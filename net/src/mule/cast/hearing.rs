@@ -145,7 +145,7 @@ impl Hearing {
                 // The source has what it sends, if nobody else has.
                 let verdict = match Manifest::parse(&manifest) {
                     Ok(parsed) => self.depot.on_manifest(&parsed.key, &object, &manifest),
-                    Err(_) => Ok(Verdict::Refuse(Refusal::Manifest)),
+                    Err(error) => Ok(Verdict::Refuse(Refusal::Manifest(error))),
                 };
                 self.is_dirty = true;
                 self.answer(now, object, verdict);
@@ -168,6 +168,10 @@ impl Hearing {
     }
 
     fn answer(&mut self, now: Instant, object: ObjectId, verdict: Result<Verdict, DepotError>) {
+        if let Ok(Verdict::Refuse(why)) = &verdict {
+            // A store that is gone has said why.
+            let _ = self.asks.send(Ask { link: 0, question: Question::Turned(*why) });
+        }
         let answer = answer_to(verdict, &mut self.complaints);
         self.receiver.answer(now, object, answer);
         while let Some(action) = self.receiver.poll_action() {
