@@ -11,6 +11,7 @@ const SHIPPED: [(&str, &str); 32] = [
     ("figure7", include_str!("../scenarios/figure7.toml")),
     ("mule", include_str!("../scenarios/mule.toml")),
     ("bearers", include_str!("../scenarios/bearers.toml")),
+    ("bearer-cameras", include_str!("../scenarios/bearer-cameras.toml")),
     ("bearer-cut", include_str!("../scenarios/bearer-cut.toml")),
     ("bearer-collapse", include_str!("../scenarios/bearer-collapse.toml")),
     ("bearers-dying", include_str!("../scenarios/bearers-dying.toml")),

@@ -166,6 +166,74 @@ fn one_of_two_is_cut_while_video_fills_it() {
     }
 }
 
+/// How long after `since` the aircraft's video took another bearer.
+fn video_moved_after(pair: &Pair, since: Duration) -> Option<Duration> {
+    let mut moves = pair.reroutes.iter().filter(|(_, side, class, _)| (*side, *class) == (Side::Air, Class::Video));
+    moves.find(|(at, ..)| *at >= since).map(|(at, ..)| *at - since)
+}
+
+#[test]
+fn one_that_is_cut_is_left_as_soon_though_the_other_carries_a_quarter() {
+    let cut = ms(6_000);
+    for seed in 0..5 {
+        let mut pair = saturated(seed, &normal(&[path(8, 20, 0.0), path(2, 30, 0.0)]), Bitrate::mbps(4), ms(12_000));
+        pair.run_until(cut);
+        assert_eq!(pair.stats(Side::Air).video, 0);
+        pair.begin_outage_of(0, &BOTH, Outage::Drop);
+        pair.run_until(ms(13_000));
+        assert_exactly_once(&pair);
+        let moved = video_moved_after(&pair, cut).expect("it has left the bearer that is gone");
+        let first = pair.frames.iter().find(|frame| frame.sent >= cut && frame.arrived > cut).unwrap();
+        eprintln!("seed {seed}: moved after {moved:?}, first frame after {:?}", first.arrived - cut);
+        // A round trip, what the last packet waited, a report's delay, and what word is waited for beyond that.
+        assert!(moved <= ms(40 + 5 + 10 + 15), "{moved:?}");
+        assert!(first.arrived - cut <= ms(250), "{:?}", first.arrived - cut);
+    }
+}
+
+#[test]
+fn one_that_begins_to_lose_packets_is_left_within_a_second_and_not_returned_to() {
+    for seed in 0..5 {
+        let mut pair = saturated(seed, &normal(&[path(8, 20, 0.0), path(6, 30, 0.0)]), Bitrate::mbps(4), ms(20_000));
+        pair.run_until(ms(6_000));
+        assert_eq!(pair.stats(Side::Air).video, 0);
+        pair.change_path(0, Side::Air, Bitrate::mbps(8), Loss::Independent(0.1));
+        pair.run_until(ms(20_000));
+        assert_exactly_once(&pair);
+        let moved = video_moved_after(&pair, ms(6_000)).expect("a picture of ten packets does not survive there");
+        eprintln!("seed {seed}: moved after {moved:?}");
+        assert!(moved <= ms(1_000), "{moved:?}");
+        assert_eq!(pair.stats(Side::Air).video, 1, "{:?}", pair.reroutes);
+    }
+}
+
+/// The other side hears nothing any more, but is heard: nothing is acknowledged, on either bearer.
+#[test]
+fn what_is_not_acknowledged_is_repeated_within_bounds() {
+    let mut pair = over(1, &normal(&[path(2, 10, 0.0); 2]));
+    pair.connect();
+    pair.run_until(ms(2_000));
+    pair.add_source(Source::Commands { from: Side::Ground, every: ms(20) }, ms(22_000));
+    pair.run_until(ms(7_000));
+    (0..2).for_each(|bearer| pair.begin_outage_of(bearer, &[Side::Ground], Outage::Drop));
+    let sent = |pair: &mut Pair| -> Vec<u64> {
+        pair.stats(Side::Ground).bearers.iter().map(|bearer| bearer.counters.bytes_out).collect()
+    };
+    pair.run_until(ms(17_000));
+    let before = sent(&mut pair);
+    pair.run_until(ms(21_000));
+    for (after, before) in sent(&mut pair).into_iter().zip(before) {
+        let kbps = (after - before) * 8 / 4_000;
+        eprintln!("{kbps} kbit/s");
+        // An eighth of what it carries, the commands themselves, and signs of life.
+        assert!(kbps <= 250 + 150, "{kbps}");
+    }
+    (0..2).for_each(|bearer| pair.end_outage_of(bearer));
+    pair.run_until(ms(24_000));
+    let late = pair.latencies(Side::Air, ms(14_000));
+    assert!(late.len() > 300 && pair.stats(Side::Ground).unacknowledged == 0, "all of the last seconds are there");
+}
+
 #[test]
 fn what_is_lost_on_the_bearer_that_is_left_is_sent_again_though_the_other_stays_silent() {
     let mut worst = Duration::ZERO;
