@@ -220,7 +220,7 @@ pub enum Invalid {
     Interface(String),
     /// Bearers of a side that does not call.
     #[error(
-        "[link] bearers belong to the side that connects; this one listens, and takes them as they come. For one interface only          write bind_interface"
+        "[link] bearers belong to the side that connects; this one listens, and takes them as they come. For one interface only write bind_interface"
     )]
     BearersListen,
     /// The interface of a side that connects.

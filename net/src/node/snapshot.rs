@@ -183,6 +183,7 @@ fn replication(stats: &Stats) -> ReplicationStatus {
         copies: counters.copies_sent,
         redundant_bytes: counters.redundant_bytes,
         share: (bytes > 0).then(|| counters.redundant_bytes as f64 / bytes as f64),
+        over_budget: counters.over_budget,
         receipts: counters.receipts,
         duplicates: counters.duplicates,
         reroutes: counters.reroutes,

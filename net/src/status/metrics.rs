@@ -71,7 +71,7 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
     page.into_text()
 }
 
-const WHOLE: [Column<StatusSnapshot>; 33] = [
+const WHOLE: [Column<StatusSnapshot>; 34] = [
     ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
     ("aquila_capacity_bits_per_second", "What the link is believed to carry.", |s| count(s.congestion.capacity_bps)),
     ("aquila_target_bits_per_second", "What the encoder should make.", |s| count(s.congestion.target_bps)),
@@ -87,7 +87,12 @@ const WHOLE: [Column<StatusSnapshot>; 33] = [
     ("aquila_control_copies_total", "Copies of control messages sent beyond the first.", |s| {
         count(s.replication.copies)
     }),
-    ("aquila_redundant_bytes_total", "Bytes of these copies.", |s| count(s.replication.redundant_bytes)),
+    ("aquila_redundant_bytes_total", "Bytes of these copies, and of receipts.", |s| {
+        count(s.replication.redundant_bytes)
+    }),
+    ("aquila_replication_over_budget_total", "Control messages that left when the budget for copies was spent.", |s| {
+        count(s.replication.over_budget)
+    }),
     ("aquila_receipts_total", "Receipts sent over all bearers.", |s| count(s.replication.receipts)),
     ("aquila_duplicates_total", "Copies that came after another.", |s| count(s.replication.duplicates)),
     ("aquila_reroutes_total", "Times that telemetry or video took another bearer.", |s| count(s.replication.reroutes)),

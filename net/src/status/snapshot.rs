@@ -154,10 +154,12 @@ pub struct AerotpStatus {
 pub struct ReplicationStatus {
     /// Copies of control messages sent beyond the first.
     pub copies: u64,
-    /// Their bytes.
+    /// Bytes of these copies, of telemetry's if that is replicated, and of receipts.
     pub redundant_bytes: u64,
     /// Their share of all that was sent, 0 to 1.
     pub share: Option<f64>,
+    /// Control messages that may have left in fewer copies than loss asks for, since the budget was spent.
+    pub over_budget: u64,
     /// Receipts sent.
     pub receipts: u64,
     /// Copies that came here after another had been delivered.

@@ -61,11 +61,15 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
         let replication = &snapshot.replication;
         writeln!(
             out,
-            "control that came first by {}; copies sent {}, {} kB, {} of all; {} changes of way",
+            "control that came first by {}; copies sent {}, {} kB, {} of all{}; {} changes of way",
             won.collect::<Vec<_>>().join(", by "),
             replication.copies,
             replication.redundant_bytes / 1000,
             replication.share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+            match replication.over_budget {
+                0 => String::new(),
+                many => format!(" ({many} times the budget was spent)"),
+            },
             replication.reroutes,
         )?;
     }

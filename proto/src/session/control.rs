@@ -42,6 +42,8 @@ struct Ways {
     bearers: Vec<usize>,
     /// So many of them from the beginning, and so many copies on each.
     copies: Copies,
+    /// It would be more if the budget were not spent.
+    over_budget: bool,
 }
 
 impl Session {
@@ -89,17 +91,18 @@ impl Session {
         }
         let candidates: Vec<Candidate> = bearers.iter().map(|index| self.bearers[*index].candidate()).collect();
         let mut copies = self.config.reliability.copies(&candidates);
+        let over_budget = heard && !self.may_spend(now, &bearers);
         if !heard {
             // Probes follow.
             (copies.bearers, copies.each) = (bearers.len(), 1);
-        } else if !self.may_spend(now, &bearers) {
+        } else if over_budget {
             (copies.bearers, copies.each) = (bearers.len().min(2), 1);
             suspects.truncate(2 - copies.bearers);
         }
         let enough = copies.bearers;
         copies.bearers += suspects.len();
         bearers.splice(enough..enough, suspects);
-        Some(Ways { bearers, copies })
+        Some(Ways { bearers, copies, over_budget })
     }
 
     /// When copies leave: word of the first one should be there by the fastest bearer.
@@ -149,6 +152,7 @@ impl Session {
             self.bearers[best].silence.on_asked(now);
         }
         self.bearers[best].counters.control_out += messages.len() as u64;
+        self.counters.over_budget += if ways.over_budget { messages.len() as u64 } else { 0 };
         for index in ways.bearers[1..ways.copies.bearers].iter().copied() {
             let bytes = match self.bearers[index].carrier.repeats(Class::Control) {
                 true => self.send_beside(index, &messages),

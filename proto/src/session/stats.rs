@@ -58,6 +58,8 @@ pub struct Counters {
     /// Bytes of UDP payload of copies of control messages beyond the first, of telemetry's if that is replicated, and of receipts: what replication
     /// cost.
     pub redundant_bytes: u64,
+    /// Control messages that may have left in fewer copies than loss asks for, since the budget was spent.
+    pub over_budget: u64,
     /// Receipts sent.
     pub receipts: u64,
     /// Times that telemetry or video took another bearer.
