@@ -15,7 +15,7 @@ from lib import places
 from lib.programs import AQUILA, Program, Radios
 from lib.probe import Probe
 from lib.rig import Rig, make_key
-from lib.runner import check, test, wait_until
+from lib.runner import Failed, check, test, wait_until
 
 # So often a gateway is killed; more of them for a longer run.
 KILLS = int(os.environ.get("AQUILA_GATEWAY_KILLS", "12"))
@@ -269,7 +269,10 @@ def killed(bench):
         gateways.kill("ground")
         gateways.start("ground", forwards)
         if is_whole:
-            wait_until(f"the end of {number}", lambda: ends(target, before, sent), 30)
+            try:
+                wait_until("its end", lambda: ends(target, before, sent), 30)
+            except Failed as error:
+                raise Failed(f"{number}: {error}; {came(target, before, sent)}") from error
             whole += 1
         else:
             time.sleep(1.5)
@@ -406,6 +409,16 @@ def push(connection, sent):
         connection.sendall(sent)
     except OSError:
         pass
+
+
+def came(target, first, sent):
+    """What connections since the `first` brought of what was sent, for a complaint."""
+    said = []
+    for got in target.connections[first:]:
+        alike = next((at for at, (a, b) in enumerate(zip(got["bytes"], sent)) if a != b), None)
+        differs = "" if alike is None else f", other ones from {alike} on"
+        said.append(f"{len(got['bytes'])} of {len(sent)} bytes{differs}, then {got['end'] or 'nothing'}")
+    return "; ".join(said) or "no connection came"
 
 
 def ends(target, first, sent):
