@@ -78,9 +78,6 @@ const RATE_INTERVAL: Duration = Duration::from_millis(100);
 /// second. For less it is not worth it, they take as long to follow.
 const HOLD_AFTER: Duration = Duration::from_millis(100);
 
-/// The first picture on another bearer than one that has failed is a recovery point: it is asked to be of this share of the rate.
-const RESTART_SHARE: f64 = 0.5;
-
 /// Frames had better not be encoded, since when, and whether encoders were told.
 #[derive(Debug, Clone, Copy)]
 struct Held {
@@ -102,8 +99,6 @@ pub struct Session {
     video_route: Route,
     /// Video will take another way once no frame is under way: no other begins.
     video_leaves: bool,
-    /// It has left a bearer that failed, and no picture has been made since.
-    video_restarts: bool,
     /// The link's: the best of its bearers'.
     state: LinkState,
     haste: Haste,
@@ -187,7 +182,6 @@ impl Session {
             telemetry_route: Route::default(),
             video_route: Route::default(),
             video_leaves: false,
-            video_restarts: false,
             state: LinkState::Down,
             haste: Haste::default(),
             budget: Budget::default(),
@@ -422,11 +416,7 @@ impl Session {
         let load = self.load(now, index);
         self.bearers[index].controller.poll(now, load);
         let wanted = self.beside_parity(self.bearers[index].controller.target_rate());
-        self.may_encode(now, load).then(|| match std::mem::take(&mut self.video_restarts) {
-            // Several times as large as others, it would keep them waiting by a bearer of which little may be known.
-            true => wanted * RESTART_SHARE,
-            false => self.encoder_lag.ask(wanted),
-        })
+        self.may_encode(now, load).then(|| self.encoder_lag.ask(wanted))
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {

@@ -141,7 +141,6 @@ impl Session {
         if !failed {
             return !self.video_out.iter().any(|queue| queue.is_within_frame());
         }
-        self.video_restarts = true;
         for (flow, queue) in self.video_out.iter_mut().enumerate() {
             // What waits was made for the bearer that has failed; and what refers to what it had under way is of no use.
             if queue.counters().frames_in > 0 {
