@@ -29,7 +29,10 @@ impl Node {
         let missing = wanted.iter().filter(|spec| !there.iter().any(|(_, own)| own == *spec));
         // The new ones first: the last bearer is never taken away.
         for spec in missing {
-            match self.session.add_bearer(now, lane::described(spec, None)) {
+            let mut config = lane::described(spec, None);
+            let number = self.session.free_id(&config);
+            config.resumption = number.and_then(|bearer| self.store.as_ref()?.load_resumption(bearer));
+            match self.session.add_bearer(now, config) {
                 Ok(Some(bearer)) => {
                     tracing::info!(bearer = spec.name(), "bearer added");
                     self.lanes.connect(bearer, spec.clone(), &remote);

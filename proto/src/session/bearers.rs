@@ -39,9 +39,9 @@ impl Session {
         self.bearers.iter().map(|bearer| bearer.id).collect()
     }
 
-    /// A number that no bearer has. A radio's is of no concern to the other side: they are taken from the top, so that those
-    /// below are the other side's to give.
-    pub(super) fn free_id(&self, config: &BearerConfig) -> Option<BearerId> {
+    /// A number that no bearer has: what [`Session::add_bearer`] gives. A radio's is of no concern to the other side: they are
+    /// taken from the top, so that those below are the other side's to give.
+    pub fn free_id(&self, config: &BearerConfig) -> Option<BearerId> {
         let mut free = BearerId::all().filter(|id| self.index_of(*id).is_none());
         if config.radio.is_some() { free.next_back() } else { free.next() }
     }

@@ -112,6 +112,10 @@ def reload(bench):
         rig.air.process.send_signal(signal.SIGHUP)
         rig.air.wait_log(said, 5)
         time.sleep(2)
+    # What was stored of a bearer of its number serves one that comes while the program runs.
+    write([one, other])
+    rig.air.process.send_signal(signal.SIGHUP)
+    rig.air.wait_log(rf"connected.* resumed=true bearer=.?{space.far}", 5)
     write(["no/interface"])
     rig.air.process.send_signal(signal.SIGHUP)
     rig.air.wait_log("the bearers stay as they are", 5)
