@@ -9,8 +9,8 @@ length (32 bits, big-endian; 0 if the encoder left it out), and the access unit 
 said in a line on standard error.
 
 The settings are those of a camera that is flown by: no look-ahead, no B frames, a buffer of 200 ms, recovery points on request only, and one
-thread, so that the same pictures and targets give the same bytes. libx264 takes another target from the next picture on; GStreamer opens libx265
-again for that, with a new recovery point.
+thread, so that the same pictures and targets give the same bytes. libx264 takes another target from the next picture on; libx265 is opened
+again for that, with a new recovery point, as GStreamer's element does.
 """
 
 import struct
@@ -50,11 +50,18 @@ def read_exactly(size):
 
 class Encoder:
     def __init__(self, codec, width, height, rate, kbps):
-        self.codec, self.rate, self.number, self.kbps = codec, rate, 0, kbps
-        text = ENCODERS[codec].format(kbps=kbps, vbv_kbit=kbps * VBV_MS // 1000)
-        caps = f"video/x-raw,format=I420,width={width},height={height},framerate={rate}/1"
+        self.codec, self.rate, self.number = codec, rate, 0
+        self.caps = f"video/x-raw,format=I420,width={width},height={height},framerate={rate}/1"
+        self.pipeline = None
+        self.open(kbps)
+
+    def open(self, kbps):
+        self.kbps = kbps
+        if self.pipeline:
+            self.pipeline.set_state(Gst.State.NULL)
+        text = ENCODERS[self.codec].format(kbps=kbps, vbv_kbit=kbps * VBV_MS // 1000)
         self.pipeline = Gst.parse_launch(
-            f"appsrc name=in format=time is-live=false caps={caps} ! {text} ! appsink name=out sync=false max-buffers=0"
+            f"appsrc name=in format=time is-live=false caps={self.caps} ! {text} ! appsink name=out sync=false max-buffers=0"
         )
         self.encoder = self.pipeline.get_by_name("encoder")
         self.source = self.pipeline.get_by_name("in")
@@ -65,11 +72,10 @@ class Encoder:
     def set_rate(self, kbps):
         if kbps == self.kbps:
             return
-        self.kbps = kbps
         if self.codec == "x265":
-            vbv = f"vbv-maxrate={kbps}:vbv-bufsize={kbps * VBV_MS // 1000}"
-            options = self.encoder.get_property("option-string").split(":vbv-maxrate")[0]
-            self.encoder.set_property("option-string", f"{options}:{vbv}")
+            # Told another rate, the element opens libx265 again, but its buffer's size stays what it was at first.
+            return self.open(kbps)
+        self.kbps = kbps
         self.encoder.set_property("bitrate", kbps)
 
     def force(self):

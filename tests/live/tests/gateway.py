@@ -252,6 +252,7 @@ def killed(bench):
     luck = random.Random(3)
     gateways.start("ground", forwards)
     whole = partial = 0
+    waits = []
     for number in range(KILLS):
         sent = luck.randbytes(300_000)
         before, former = len(target.connections), gateways.custody("ground")
@@ -269,10 +270,12 @@ def killed(bench):
         gateways.kill("ground")
         gateways.start("ground", forwards)
         if is_whole:
+            again = time.monotonic()
             try:
                 wait_until("its end", lambda: ends(target, before, sent), 30)
             except Failed as error:
                 raise Failed(f"{number}: {error}; {came(target, before, sent)}") from error
+            waits.append(time.monotonic() - again)
             whole += 1
         else:
             time.sleep(1.5)
@@ -281,7 +284,7 @@ def killed(bench):
                 check(got["end"] != "closed" or len(got["bytes"]) == len(sent), f"{number}: a cut that looks like an end")
             partial += 1
         connection.close()
-    return f"{whole} whole, {partial} cut off"
+    return f"{whole} whole, at most {max(waits):.1f} s after the start, {partial} cut off"
 
 
 @test("a far gateway that is killed costs a reset and what was under way is said", seconds=60)

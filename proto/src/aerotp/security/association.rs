@@ -41,16 +41,17 @@ pub(super) struct Opened {
 struct Keys {
     seal: LessSafeKey,
     open: LessSafeKey,
-    early: LessSafeKey,
+    /// Not if a former life has acted on what was sealed with it.
+    early: Option<LessSafeKey>,
 }
 
 impl Association {
-    /// With the keys of a finished handshake and the initiator's early key.
+    /// With the keys of a finished handshake and, if such segments are to be opened, the initiator's early key.
     pub(super) fn new(
         initiates: bool,
         (first, hello): ([u8; HELLO_LEN], [u8; HELLO_EXTENSION]),
         counter: u64,
-        (pair, early): (&KeyPair, LessSafeKey),
+        (pair, early): (&KeyPair, Option<LessSafeKey>),
         clock: SendClock,
         now: Instant,
     ) -> Self {
@@ -87,8 +88,9 @@ impl Association {
         sealed: &mut [u8],
     ) -> Result<Opened, OpenError> {
         let early = header.phase == 0;
+        let key = if early { self.keys.early.as_ref() } else { Some(&self.keys.open) };
+        let key = key.ok_or(OpenError::NoKey)?;
         let number = self.received.extend(now, header.timestamp);
-        let key = if early { &self.keys.early } else { &self.keys.open };
         let aad = Aad::from(associated_data(header, extension));
         let plaintext = key.open_in_place(nonce(number), aad, sealed).map_err(|_| OpenError::Forged)?.len();
         self.heard |= !early;

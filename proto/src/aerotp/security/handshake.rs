@@ -78,19 +78,23 @@ impl Security {
             self.refuse(hello.message);
             return;
         };
-        if self.accepted.is_some_and(|accepted| counter <= accepted) {
+        // A former life took this one, and ended before anything was heard by its keys. Who sent it may still wait for an answer, which
+        // only he can read; what is sealed early was acted upon then, and is not opened again.
+        let again = self.accepted == Some(counter) && self.peer_life.is_none();
+        if !again && self.accepted.is_some_and(|accepted| counter <= accepted) {
             self.counters.replayed_hellos += 1;
             self.refuse(hello.message);
             return;
         }
-        let Ok((second, pair)) = noise::write_second(&mut first.handshake, self.life) else { return };
+        let told = self.life | if again { TAKEN_BEFORE } else { 0 };
+        let Ok((second, pair)) = noise::write_second(&mut first.handshake, told) else { return };
         self.accepted = Some(counter);
-        self.accepted_is_new = true;
-        let early = noise::key(&first.early.initiator);
+        self.accepted_is_new = !again;
+        let early = (!again).then(|| noise::key(&first.early.initiator));
         let answer = self.filter.extension(HelloKind::Second, &second, Some(hello.message));
         let clock = SendClock::new(now);
         let association = Association::new(false, (*hello.message, answer), counter, (&pair, early), clock, now);
-        self.associate(association, counter >> ATTEMPT_BITS);
+        self.associate(association, counter >> ATTEMPT_BITS, false);
     }
 
     /// The initiator's part: the attempt becomes an association if the message is genuine.
@@ -106,21 +110,22 @@ impl Security {
             self.counters.limited_hellos += 1;
             return;
         }
-        let Ok((life, pair)) = noise::read_second(&mut attempt.handshake, hello.message) else {
+        let Ok((told, pair)) = noise::read_second(&mut attempt.handshake, hello.message) else {
             self.counters.forged_hellos += 1;
             return;
         };
         let Some(attempt) = self.attempt.take() else { return };
         self.unanswered = 0;
         let hellos = (attempt.first, attempt.hello);
-        let keys = (&pair, attempt.early);
+        let keys = (&pair, Some(attempt.early));
         let association = Association::new(true, hellos, attempt.counter, keys, attempt.clock, now);
-        self.associate(association, life);
+        self.associate(association, told & !TAKEN_BEFORE, told & TAKEN_BEFORE != 0);
     }
 
-    /// Puts a new association before those there are, and forgets the ones that are of no more use.
-    fn associate(&mut self, association: Association, peer_life: u64) {
-        let restarted = self.peer_life.is_some_and(|life| life != peer_life);
+    /// Puts a new association before those there are, and forgets the ones that are of no more use. `restarted`: the peer says that it
+    /// has been, since the first message.
+    fn associate(&mut self, association: Association, peer_life: u64, restarted: bool) {
+        let restarted = restarted || self.peer_life.is_some_and(|life| life != peer_life);
         self.peer_life = Some(peer_life);
         self.counters.associations += 1;
         self.unsent = true;
@@ -163,6 +168,9 @@ impl Security {
         SeededBytes::new(&self.random.next_seed(), &purpose).next_seed()
     }
 }
+
+/// Beside the life in a second message: the first one was taken by a former life, and nothing early is opened. Lives are shorter.
+const TAKEN_BEFORE: u64 = 1 << 63;
 
 /// Associations that a responder keeps in which it has heard nothing.
 const UNFINISHED: usize = 3;

@@ -192,14 +192,52 @@ fn a_replayed_first_message_is_refused_also_after_a_restart() {
 
     // The same association, and it is known that the segment was there before.
     assert!(open(&mut b, now, &newer).unwrap().repeated);
-    let mut restarted = end(false, 2, b.snapshot());
-    assert_eq!(open(&mut restarted, now, &newer), Err(OpenError::NoKey));
+    let accepted = b.snapshot();
+    let mut restarted = end(false, 2, accepted);
+    assert_eq!(open(&mut restarted, now, &old), Err(OpenError::NoKey));
     assert!(!restarted.can_seal() && !restarted.wants_to_send());
     // Refused once, it costs no arithmetic.
     for _ in 0..1000 {
-        assert_eq!(open(&mut restarted, now, &newer), Err(OpenError::NoKey));
+        assert_eq!(open(&mut restarted, now, &old), Err(OpenError::NoKey));
     }
     assert_eq!((restarted.counters().replayed_hellos, restarted.counters().limited_hellos), (1001, 0));
+
+    // The newest is answered, since its sender may still wait; but what came with it is not opened, and once it has another peer's
+    // attempt nothing comes of it at all.
+    for _ in 0..1000 {
+        assert_eq!(open(&mut restarted, now, &newer), Err(OpenError::NoKey));
+    }
+    assert!(restarted.can_seal() && restarted.snapshot().is_none());
+    assert_eq!((restarted.counters().associations, restarted.counters().limited_hellos), (1, 0));
+    a.begin(now + 30 * SECOND);
+    shake(&mut a, &mut restarted, now);
+    let mut third = end(false, 3, restarted.snapshot());
+    open(&mut third, now, &newer).unwrap_err();
+    assert!(!third.can_seal(), "it is the newest no more");
+}
+
+#[test]
+fn an_attempt_that_a_former_life_took_is_finished_by_the_next() {
+    let now = start();
+    for heard_before in [false, true] {
+        let (mut a, mut b) = (end(true, 1, None), end(false, 1, None));
+        a.begin(now);
+        if heard_before {
+            shake(&mut a, &mut b, now);
+            a.begin(now + 2 * SECOND);
+        }
+        let early = seal(&mut a, now, b"arm");
+        let _ = open(&mut b, now, &early);
+        let mut b2 = end(false, 2, b.snapshot());
+        assert_eq!(open(&mut b2, now, &early), Err(OpenError::NoKey), "the former life has armed");
+        assert!(b2.wants_to_send());
+        let second = seal(&mut b2, now, b"who?");
+        assert_eq!(open(&mut a, now, &second).unwrap().restarted(), Some(true), "what was under way is void");
+        let third = seal(&mut a, now, b"I");
+        assert_eq!(open(&mut b2, now, &third).unwrap().text, b"I");
+        assert!(a.is_established() && b2.is_established());
+        assert!(open(&mut b2, now, &early).is_err());
+    }
 }
 
 #[test]
@@ -244,21 +282,19 @@ fn a_restarted_initiator_is_a_new_peer() {
 }
 
 #[test]
-fn a_responder_that_has_forgotten_an_unanswered_attempt_gets_another() {
+fn an_attempt_that_is_not_answered_is_made_anew() {
     let now = start();
     let (mut a, mut b) = (end(true, 1, None), end(false, 1, None));
     a.begin(now);
-    let first = seal(&mut a, now, b"");
-    open(&mut b, now, &first).unwrap();
-    let mut b2 = end(false, 2, b.snapshot());
-    assert!(open(&mut b2, now, &first).is_err());
+    let lost = seal(&mut a, now, b"");
     let deadline = a.next_deadline().unwrap();
     assert_eq!(deadline, now + 16 * SECOND);
-    assert!(a.still_holds(now, first.association, first.number));
+    assert!(a.still_holds(now, lost.association, lost.number));
     a.handle_timeout(deadline);
-    assert!(!a.still_holds(deadline, first.association, first.number));
+    assert!(!a.still_holds(deadline, lost.association, lost.number));
     assert_eq!(a.next_deadline(), Some(deadline + 32 * SECOND));
-    shake(&mut a, &mut b2, deadline);
+    shake(&mut a, &mut b, deadline);
+    assert!(open(&mut b, deadline, &lost).is_err());
 }
 
 #[test]
