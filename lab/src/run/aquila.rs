@@ -70,18 +70,20 @@ enum Key {
 const MAX_SENT: usize = 1 << 16;
 
 impl Aquila {
+    /// `rekeys`: as of [`EncoderRange`].
     pub fn new(
         contender: &ContenderPlan,
         plan: &Plan,
         truth: Option<Truth>,
         seed: u64,
         start: Instant,
+        rekeys: bool,
     ) -> Result<Self, String> {
         let traffic = &plan.traffic();
         let is_video = |traffic: &&&TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(_)));
         let cameras = traffic.iter().filter(is_video).count();
         let congestion = contender.congestion().map_err(|name| format!("'{name}' is no controller"))?;
-        let encoder = encoder_range(traffic);
+        let encoder = EncoderRange { rekeys, ..encoder_range(traffic) };
         // Their encoders make exactly what they are asked for.
         let response = if truth.is_some() { 1.0 } else { encoder.response };
         let encoder = EncoderRange { response, ..encoder };
@@ -417,6 +419,7 @@ fn encoder_range(traffic: &[&TrafficPlan]) -> EncoderRange {
             least: videos().filter_map(|video| least(&video)).min().unwrap_or_default(),
             most,
             response: videos().map(|video| video.response).fold(1.0, f64::min),
+            rekeys: false,
         },
         None => EncoderRange::default(),
     }

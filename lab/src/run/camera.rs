@@ -21,6 +21,11 @@ pub struct Encoded {
 pub trait FrameEncoder {
     /// Encodes picture number `number` for this rate; `recovery`: as a recovery point. `None`: it has left it out.
     fn encode(&mut self, number: u64, rate: Bitrate, recovery: bool) -> Option<Encoded>;
+
+    /// Whether each other rate costs it a recovery point.
+    fn rekeys(&self) -> bool {
+        false
+    }
 }
 
 /// An encoder that makes no pictures, only sizes: it follows its target with a lag, and frames are log-normal around it.

@@ -50,7 +50,8 @@ impl EncoderKind {
 
     /// What an encoder of this kind makes between these two rates.
     pub const fn range(self, least: Bitrate, most: Bitrate) -> EncoderRange {
-        EncoderRange { least, most, response: self.model().response }
+        let EncoderModel { response, rekeys_on_change: rekeys, .. } = self.model();
+        EncoderRange { least, most, response, rekeys }
     }
 
     /// How it follows.
@@ -122,7 +123,8 @@ mod tests {
     fn a_range_is_that_of_the_kind() {
         let (least, most) = (Bitrate::kbps(300), Bitrate::mbps(4));
         let of = |kind: EncoderKind| kind.range(least, most);
-        assert_eq!(of(EncoderKind::X264), EncoderRange { least, most, response: 0.6 });
+        assert_eq!(of(EncoderKind::X264), EncoderRange { least, most, response: 0.6, rekeys: false });
+        assert!(of(EncoderKind::X265).rekeys);
         assert_eq!(of(EncoderKind::Unknown).response, 1.0);
     }
 

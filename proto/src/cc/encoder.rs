@@ -11,12 +11,15 @@ pub struct EncoderRange {
     pub most: Bitrate,
     /// Share of a change of the rate that the next frame follows, above 0; 1 if it is not known.
     pub response: f64,
+    /// It makes a recovery point with each other rate that it is told. That is as large as several frames: what it is told is to last, not to
+    /// work off a queue ([`Controller::lasting_rate`](super::Controller::lasting_rate)).
+    pub rekeys: bool,
 }
 
 impl Default for EncoderRange {
     /// 200 kbit/s to 20 Mbit/s, at once.
     fn default() -> Self {
-        Self { least: Bitrate::kbps(200), most: Bitrate::mbps(20), response: 1.0 }
+        Self { least: Bitrate::kbps(200), most: Bitrate::mbps(20), response: 1.0, rekeys: false }
     }
 }
 
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_lagging_encoder_is_asked_for_more_than_is_wanted_and_then_makes_it() {
-        let range = EncoderRange { least: Bitrate::kbps(200), most: Bitrate::mbps(10), response: 0.5 };
+        let range = EncoderRange { most: Bitrate::mbps(10), response: 0.5, ..EncoderRange::default() };
         let mut lag = EncoderLag::new(range);
         assert_eq!(lag.ask(Bitrate::mbps(4)), Bitrate::mbps(4), "nothing is known of it");
         assert_eq!(lag.ask(Bitrate::mbps(5)), Bitrate::mbps(6), "half of the way from 4 to 6");

@@ -132,6 +132,11 @@ pub trait Controller: Debug + Send {
     /// Rate that video should have ([AQUILA eq. 7], before the encoder's own limits).
     fn target_rate(&self) -> Bitrate;
 
+    /// The same without what works off the queue of the moment.
+    fn lasting_rate(&self) -> Bitrate {
+        self.target_rate()
+    }
+
     /// Whether a frame that is due now should be encoded. If not, leaving it out costs the viewer one picture; sending it
     /// would cost delay, and dropping it once it is encoded breaks those that refer to it.
     fn may_encode(&self, _now: Instant, _load: Load) -> bool {

@@ -27,7 +27,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80),
     ) {
         for name in TESTED {
-            let range = EncoderRange { least: Bitrate::kbps(200), most: Bitrate::mbps(10), response: 1.0 };
+            let range = EncoderRange { most: Bitrate::mbps(10), ..EncoderRange::default() };
             let mut controller = CongestionConfig::by_name(name).unwrap().build(range, |_| unreachable!());
             let (mut now, mut clock_us) = (Instant::now(), 1_000_000_000);
             for step in &steps {

@@ -136,8 +136,10 @@ fn check(
     prop_assert!(window <= ByteCount(most), "{name}: window {window:?}");
     prop_assert!(pacing > Bitrate::ZERO && pacing <= Bitrate::mbps(100_000), "{name}: pacing {pacing:?}");
     prop_assert!(capacity <= Bitrate::mbps(100_000), "{name}: capacity {capacity:?}");
-    let rate = range.clamp(controller.target_rate());
-    prop_assert!(rate >= range.least && rate <= range.most, "{name}: {rate:?}");
+    for rate in [controller.target_rate(), controller.lasting_rate()] {
+        let rate = range.clamp(rate);
+        prop_assert!(rate >= range.least && rate <= range.most, "{name}: {rate:?}");
+    }
     let _ = (controller.may_encode(now, load), controller.queue_delay());
     prop_assert!(controller.next_deadline().is_none_or(|at| at < now + Duration::from_secs(60)), "{name}");
     Ok(())

@@ -415,7 +415,7 @@ impl Session {
         let index = self.video_bearer();
         let load = self.load(now, index);
         self.bearers[index].controller.poll(now, load);
-        let wanted = self.beside_parity(self.bearers[index].controller.target_rate());
+        let wanted = self.beside_parity(self.carried_video());
         self.may_encode(now, load).then(|| self.encoder_lag.ask(wanted))
     }
 
@@ -606,8 +606,13 @@ impl Session {
 
     /// R_enc of [AQUILA eq. 7].
     fn target_rate(&self) -> Bitrate {
-        let carried = self.bearers[self.video_bearer()].controller.target_rate();
-        self.config.encoder.clamp(self.beside_parity(carried))
+        self.config.encoder.clamp(self.beside_parity(self.carried_video()))
+    }
+
+    /// What the link carries of video, as far as the encoder should know.
+    fn carried_video(&self) -> Bitrate {
+        let controller = &self.bearers[self.video_bearer()].controller;
+        if self.config.encoder.rekeys { controller.lasting_rate() } else { controller.target_rate() }
     }
 
     fn count_delivered(&mut self, class: Class, bytes: usize) {

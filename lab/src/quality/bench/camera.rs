@@ -95,6 +95,10 @@ impl FrameEncoder for Camera<'_> {
         film.units.push(unit);
         encoded
     }
+
+    fn rekeys(&self) -> bool {
+        self.encoder.rekeys()
+    }
 }
 
 /// Bytes of an access unit in RTP packets of at most so many bytes (RFC 6184, RFC 7798): a header of 12 for each, and 2 (H.264) or 3 (H.265, taken for

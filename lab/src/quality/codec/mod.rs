@@ -178,6 +178,11 @@ impl Encoder {
         Self { engine, frames_per_second, current: None }
     }
 
+    /// Whether each other target costs it a recovery point.
+    pub fn rekeys(&self) -> bool {
+        self.engine == Engine::X265
+    }
+
     /// So many pictures come a second from now on. Another number than before begins the stream anew.
     pub fn set_frame_rate(&mut self, frames_per_second: u32) {
         if std::mem::replace(&mut self.frames_per_second, frames_per_second) != frames_per_second {

@@ -211,6 +211,12 @@ impl Fpv2 {
         self.crowded = self.company.is_crowded(now);
     }
 
+    /// Of what is ours of the link, what video gets.
+    fn share(&self) -> f64 {
+        let varying = 1.0 - (1.0 - UTILISATION_VARYING) * self.variation.share();
+        self.config.utilisation * varying * self.reaction.share()
+    }
+
     /// Bytes that wait in the network: what is in flight beyond what the path holds.
     fn network_queue(&self, load: Load) -> u64 {
         // Some of it will never arrive.
@@ -415,11 +421,8 @@ impl Controller for Fpv2 {
     }
 
     fn target_rate(&self) -> Bitrate {
-        let Fpv2Config { utilisation, horizon, reserve, .. } = self.config;
-        let horizon = horizon.as_secs_f64();
+        let horizon = self.config.horizon.as_secs_f64();
         let capacity = self.ours().0 as f64;
-        let varying = 1.0 - (1.0 - UTILISATION_VARYING) * self.variation.share();
-        let share = utilisation * varying * self.reaction.share();
         // A queue that others keep is not ours to work off.
         let in_network = if self.crowded { 0 } else { self.network_queue(self.load) };
         let queued = 8.0 * (in_network + self.load.queued.0) as f64 / horizon;
@@ -427,8 +430,13 @@ impl Controller for Fpv2 {
         let met_us = if self.company.share().is_some() { 0 } else { self.led_us };
         let standing = (met_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
         // The capacity is that of what arrives.
-        let rate = (capacity * (share - STANDING_SHARE * standing / horizon) - queued) / self.reaction.arrives();
-        Bitrate(rate.max(0.0) as u64) - reserve
+        let rate = (capacity * (self.share() - STANDING_SHARE * standing / horizon) - queued) / self.reaction.arrives();
+        Bitrate(rate.max(0.0) as u64) - self.config.reserve
+    }
+
+    fn lasting_rate(&self) -> Bitrate {
+        let rate = self.ours().0 as f64 * self.share() / self.reaction.arrives();
+        Bitrate(rate as u64) - self.config.reserve
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {

@@ -113,6 +113,20 @@ fn the_capacity_is_found_within_two_seconds_and_followed_down_within_a_third_of_
 }
 
 #[test]
+fn the_rate_that_lasts_does_not_work_off_a_queue() {
+    let mut link = FakeLink::new(Bitrate::mbps(2));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 3_000);
+    let lasting = controller.lasting_rate();
+    assert!((1.5..1.9).contains(&lasting.as_mbps()), "{lasting:?}");
+    let now = link.at(3_000_000);
+    let queued = Load { queued: ByteCount(15_000), ..link.load(0) };
+    controller.poll(now, queued);
+    assert!(controller.target_rate() < Bitrate::kbps(200), "60 ms of queue: {:?}", controller.target_rate());
+    assert_eq!(controller.lasting_rate(), lasting);
+}
+
+#[test]
 fn without_a_limit_the_rate_reaches_what_the_encoder_makes_within_two_seconds() {
     let mut link = FakeLink::new(Bitrate::mbps(900));
     link.delay_us = 120_000;

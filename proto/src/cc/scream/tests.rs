@@ -4,7 +4,7 @@ use crate::cc::testing::{Feed, PACKET};
 const MS: Duration = Duration::from_millis(1);
 
 fn scream() -> Scream {
-    let range = EncoderRange { least: Bitrate::kbps(200), most: Bitrate::mbps(20), response: 1.0 };
+    let range = EncoderRange::default();
     Scream::new(ScreamConfig::default(), range)
 }
 
