@@ -501,6 +501,11 @@ impl Pair {
         path.set_air_loss(self.now, air_loss);
     }
 
+    /// A bearer takes so long from now on, in both directions.
+    pub fn set_delay(&mut self, bearer: usize, delay: Duration) {
+        self.paths[bearer].iter_mut().for_each(|path| path.set_delay(self.now, delay));
+    }
+
     /// Sends a parcel with a token.
     pub fn send_parcel(&mut self, from: Side, port: ParcelPort, token: u64, bytes: Bytes) -> bool {
         let now = self.now;
