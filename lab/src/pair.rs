@@ -169,6 +169,10 @@ struct Running {
 pub struct Recorded {
     /// When it was sent, since the start.
     pub at: Duration,
+    /// Which end sent it.
+    pub from: Side,
+    /// On which bearer.
+    pub bearer: usize,
     data: BytesMut,
 }
 
@@ -190,6 +194,8 @@ pub struct Pair {
     ground: Node,
     /// Up and down, for each bearer.
     paths: Vec<[Path<Packet>; 2]>,
+    /// Bearers that there have been.
+    made: u16,
     radios: Vec<SerialRadio>,
     /// When they were looked at last.
     radios_read: Instant,
@@ -218,10 +224,15 @@ pub struct Pair {
     pub mavlink: Vec<(Side, Class, Bytes)>,
     /// Whether to keep them.
     pub keep_frames: bool,
-    /// Packets sent by the aircraft, if [`Pair::record`].
+    /// Packets sent by the aircraft, if [`Pair::record`], and by the ground, if [`Pair::record_ground`].
     pub recorded: Vec<Recorded>,
     /// Whether to record.
     pub record: bool,
+    /// Whether to record the ground's too.
+    pub record_ground: bool,
+    /// One of so many packets is put on the wire twice, by whatever lies in between; 0: none is.
+    pub twice_each: u64,
+    packets: u64,
     /// Reports of unknown peers: when, where, how many.
     pub unknown: Vec<(Duration, Side, u64)>,
     /// Parcels that arrived, and where.
@@ -241,6 +252,7 @@ pub struct Pair {
 const READ: Duration = Duration::from_millis(1);
 const GROUND: &str = "203.0.113.1:14540";
 const AIR: &str = "198.51.100.7:40001";
+const AIR_PORT: u16 = 40001;
 
 impl Pair {
     /// Both ends made, not connected yet; see [`Pair::connect`].
@@ -264,7 +276,7 @@ impl Pair {
         let beside = config.beside.iter().map(|(up, down, _)| (*up, *down));
         let seeds = (0..).map(|n| config.seed ^ n << 32);
         let path = |((up, down), seed)| [Path::new(up, seed), Path::new(down, !seed)];
-        let paths = std::iter::once((config.up, config.down)).chain(beside).zip(seeds).map(path).collect();
+        let paths: Vec<_> = std::iter::once((config.up, config.down)).chain(beside).zip(seeds).map(path).collect();
         let seeds = (1..).map(|n: u64| config.seed ^ n << 48);
         let radios = config.radios.iter().zip(seeds).map(|((_, radio), seed)| SerialRadio::new(*radio, seed)).collect();
         Self {
@@ -272,6 +284,7 @@ impl Pair {
             now: start,
             air: node(Side::Air, AIR),
             ground: node(Side::Ground, GROUND),
+            made: paths.len() as u16,
             paths,
             radios,
             radios_read: start,
@@ -292,6 +305,9 @@ impl Pair {
             keep_frames: false,
             recorded: Vec::new(),
             record: false,
+            record_ground: false,
+            twice_each: 0,
+            packets: 0,
             unknown: Vec::new(),
             parcels: VecDeque::new(),
             fates: VecDeque::new(),
@@ -351,6 +367,13 @@ impl Pair {
         self.send_frame(from, &frames::command(from, index));
     }
 
+    /// The same, signed: its time stamp is one more than its number.
+    pub fn send_signed_command(&mut self, from: Side) {
+        let index = self.sent_commands[from as usize].len() as u32;
+        self.sent_commands[from as usize].push(self.elapsed());
+        self.send_frame(from, &frames::signed(&frames::command(from, index), u64::from(index) + 1));
+    }
+
     /// Sends any MAVLink frame now.
     pub fn send_frame(&mut self, from: Side, frame: &Frame) {
         let now = self.now;
@@ -379,17 +402,27 @@ impl Pair {
         bytes
     }
 
-    /// The aircraft gets another bearer, over these paths, and connects on it; `None` if it has too many.
+    /// The aircraft gets another bearer, over these paths and from a new address, and connects on it; `None` if it has too many.
+    /// What is under way on a former one of its number is lost.
     pub fn add_bearer(&mut self, up: PathConfig, down: PathConfig, usage: Usage) -> Option<BearerId> {
-        let number = self.paths.len() as u16;
-        let seed = self.config.seed ^ u64::from(number) << 32;
-        self.paths.push([Path::new(up, seed), Path::new(down, !seed)]);
-        let first = self.air.addresses[0];
-        self.air.addresses.push(SocketAddr::new(first.ip(), first.port() + number));
-        let config = BearerConfig { name: format!("bearer-{number}"), usage, ..BearerConfig::default() };
+        let config = BearerConfig { name: format!("bearer-{}", self.made), usage, ..BearerConfig::default() };
         let added = self.air.end.session.add_bearer(self.now, config).expect("a valid configuration");
+        let number = usize::from(added?.number());
+        let seed = self.config.seed ^ u64::from(self.made) << 32;
+        let mut address = self.air.addresses[0];
+        address.set_port(AIR_PORT + self.made);
+        self.made += 1;
+        let paths = [Path::new(up, seed), Path::new(down, !seed)];
+        match self.paths.get_mut(number) {
+            Some(former) => (*former, self.air.addresses[number]) = (paths, address),
+            None => {
+                self.paths.push(paths);
+                self.air.addresses.push(address);
+            }
+        }
         self.drain(Side::Air);
-        added.inspect(|bearer| self.connect_bearer(*bearer))
+        self.connect_bearer(added?);
+        added
     }
 
     /// Takes a bearer out of the aircraft's use.
@@ -468,6 +501,11 @@ impl Pair {
         path.set_air_loss(self.now, air_loss);
     }
 
+    /// A bearer takes so long from now on, in both directions.
+    pub fn set_delay(&mut self, bearer: usize, delay: Duration) {
+        self.paths[bearer].iter_mut().for_each(|path| path.set_delay(self.now, delay));
+    }
+
     /// Sends a parcel with a token.
     pub fn send_parcel(&mut self, from: Side, port: ParcelPort, token: u64, bytes: Bytes) -> bool {
         let now = self.now;
@@ -512,6 +550,29 @@ impl Pair {
         let from = from.parse().expect("a valid address");
         let packet = Packet { from, to: self.ground.addresses[0], ecn: None, data: recorded.data.clone() };
         let _ = self.paths[0][0].push(self.now, recorded.data.len() + IP_UDP, packet);
+    }
+
+    /// Puts a recorded packet on a bearer's wire again, in the direction that it went, as if the same end had sent it there;
+    /// `flipped`: with this bit of it changed.
+    pub fn replay_on(&mut self, bearer: usize, recorded: &Recorded, flipped: Option<usize>) {
+        let mut data = recorded.data.clone();
+        if let Some(bit) = flipped.filter(|_| !data.is_empty()) {
+            let at = bit / 8 % data.len();
+            data[at] ^= 1 << (bit % 8);
+        }
+        self.forge(bearer, recorded.from, data);
+    }
+
+    /// Puts any bytes on a bearer's wire as if an end had sent them.
+    pub fn inject_on(&mut self, bearer: usize, from: Side, data: &[u8]) {
+        self.forge(bearer, from, BytesMut::from(data));
+    }
+
+    fn forge(&mut self, bearer: usize, side: Side, data: BytesMut) {
+        let (air, ground) = (self.air.addresses[bearer], self.ground.addresses[0]);
+        let (from, to) = if side == Side::Air { (air, ground) } else { (ground, air) };
+        let bytes = data.len() + IP_UDP;
+        let _ = self.paths[bearer][side as usize].push(self.now, bytes, Packet { from, to, ecn: None, data });
     }
 
     /// Puts a copy of the aircraft's newest packet on the wire as if it came from `from`.
@@ -690,11 +751,15 @@ impl Pair {
                     let from = node.addresses[if side == Side::Air { bearer } else { 0 }];
                     let ecn = transmit.ecn.map(|ecn| ecn as u8);
                     let data = BytesMut::from(data);
-                    if self.record && side == Side::Air {
-                        self.recorded.push(Recorded { at: elapsed, data: data.clone() });
+                    if self.record && (side == Side::Air || self.record_ground) {
+                        self.recorded.push(Recorded { at: elapsed, from: side, bearer, data: data.clone() });
                     }
                     let len = data.len();
                     let packet = Packet { from, to: transmit.destination, ecn, data };
+                    self.packets += 1;
+                    if self.twice_each > 0 && self.packets.is_multiple_of(self.twice_each) {
+                        let _ = self.paths[bearer][side as usize].push(now, len + IP_UDP, packet.clone());
+                    }
                     let _ = self.paths[bearer][side as usize].push(now, len + IP_UDP, packet);
                     self.note(&[side as u64, len as u64]);
                 }

@@ -58,6 +58,33 @@ fn commands_go_by_the_radio_when_the_network_is_gone() {
     assert!(*worst < 60 * MS, "a command takes 18 ms on the radio: {worst:?}");
 }
 
+/// Of two networks and a radio the networks are best, and get both copies; then both are gone.
+#[test]
+fn what_left_on_networks_that_are_gone_leaves_on_the_radio() {
+    let radios = vec![(RadioConfig::serial(RATE), sik(0.0))];
+    let beside = vec![(network(), network(), aquila_proto::Usage::Normal)];
+    let mut pair = Pair::new(PairConfig {
+        up: network(),
+        down: network(),
+        seed: 5,
+        mtu: 1200,
+        leaky_tickets: false,
+        beside,
+        radios,
+    });
+    pair.connect();
+    pair.run_until(5 * SECOND);
+    (0..2).for_each(|bearer| pair.begin_outage_of(bearer, &[Side::Air, Side::Ground], Outage::Drop));
+    [Side::Air, Side::Ground].into_iter().for_each(|from| pair.send_command(from));
+    pair.run_until(8 * SECOND);
+    assert_eq!(pair.deliveries.len(), 2);
+    let worst = pair.deliveries.iter().map(|delivery| delivery.arrived - delivery.sent).max().unwrap();
+    println!("worst {worst:?}");
+    pair.run_until(20 * SECOND);
+    assert_eq!(pair.deliveries.len(), 2);
+    assert_eq!(pair.stats(Side::Ground).control_drops.expired, 0);
+}
+
 #[test]
 fn a_radio_full_of_telemetry_carries_each_command_in_time() {
     let mut pair = pair(2, 1e-5);

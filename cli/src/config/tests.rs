@@ -4,7 +4,7 @@ use aquila_net::encoder::EncoderKind;
 use aquila_net::gateway::Allow;
 use aquila_net::mule::Role as MuleRole;
 use aquila_proto::cc::EncoderRange;
-use aquila_proto::mavlink::{Delivery, lookup_name};
+use aquila_proto::mavlink::{Delivery, MessageId, lookup_name};
 use aquila_proto::session::Side;
 use aquila_proto::{Bitrate, Class};
 use clap::Parser;
@@ -162,7 +162,27 @@ fn overrides_change_how_a_message_travels() {
     let treatment = |name| policy.treatment(lookup_name(name).unwrap().id);
     assert_eq!((treatment("ATTITUDE").class, treatment("ATTITUDE").delivery), (Class::Control, Delivery::Reliable));
     assert_eq!(treatment("HEARTBEAT").class, Class::Telemetry);
-    assert_eq!(policy.treatment(aquila_proto::mavlink::MessageId(42_000)).delivery, Delivery::Setpoint);
+    assert_eq!(policy.treatment(MessageId(42_000)).delivery, Delivery::Setpoint);
+}
+
+/// As the sample says: what is replicated is Control, and a message becomes that by its name or its number.
+#[test]
+fn a_single_message_is_replicated_if_it_is_made_control() {
+    let plain = resolve("", Side::Air).unwrap();
+    assert_eq!(plain.replicated, [Class::Control]);
+    let ids = [lookup_name("NAMED_VALUE_INT").unwrap().id, MessageId(42_000)];
+    for id in ids {
+        assert_eq!(plain.policy.treatment(id).class, Class::Telemetry, "{id:?}, if nothing is said");
+    }
+    for treatment in ["command", "setpoint"] {
+        let by_name = format!("[mavlink.overrides]\nNAMED_VALUE_INT = '{treatment}'\n42000 = '{treatment}'");
+        let by_number = format!("[mavlink.overrides]\n'{}' = '{treatment}'\n'42000' = '{treatment}'", ids[0].0);
+        for text in [by_name, by_number] {
+            let settings = resolve(&text, Side::Air).unwrap();
+            assert_eq!(ids.map(|id| settings.policy.treatment(id).class), [Class::Control; 2], "{text}");
+            assert_eq!(settings.replicated, [Class::Control]);
+        }
+    }
 }
 
 #[test]

@@ -273,6 +273,9 @@ fn check_copies(contender: &ContenderPlan) -> Result<(), String> {
     if contender.give_up.is_some_and(|give_up| give_up.get() < Duration::from_millis(1)) {
         return Err("give_up: at least 1 ms".into());
     }
+    if contender.bulk && kind != ContenderKind::Aquila {
+        return Err(format!("bulk: for aquila, not for {}", kind.name()));
+    }
     if contender.duplicate && !contender.beside.is_empty() {
         return Err("beside: not together with duplicate".into());
     }

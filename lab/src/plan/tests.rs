@@ -155,6 +155,7 @@ fn copies_and_retries_are_for_those_who_can() {
         ("kind = \"udp\"\ncopies = 17", "copies: from 1 to 16"),
         ("kind = \"udp\"\nretry = \"0 ms\"", "retry: at least 1 ms"),
         ("kind = \"udp\"\ngive_up = \"0 s\"", "give_up: at least 1 ms"),
+        ("kind = \"tcp\"\nbulk = true", "bulk: for aquila, not for tcp"),
         ("kind = \"tcp\"\nduplicate = true\nbeside = [{ kind = \"tcp\" }]", "not together with duplicate"),
     ] {
         let error = with(kind).unwrap_err().to_string();

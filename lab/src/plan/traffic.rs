@@ -42,6 +42,9 @@ pub struct ContenderPlan {
     /// In a closed loop its application waits so long for a command to arrive before it sends the next; for ever if
     /// nothing is said.
     pub give_up: Option<Time>,
+    /// Of this product, in virtual time: a file without end goes from the first node to the second, by whatever links have room.
+    #[serde(default)]
+    pub bulk: bool,
     /// Who else is on the links meanwhile, in virtual time.
     #[serde(default)]
     pub beside: Vec<Spanned<CompanyPlan>>,
@@ -378,6 +381,7 @@ impl CompanyPlan {
             copies: one_copy(),
             retry: None,
             give_up: None,
+            bulk: false,
             beside: Vec::new(),
         }
     }

@@ -54,6 +54,8 @@ pub struct Aquila {
     target: Option<Bitrate>,
     recovery: bool,
     asks: bool,
+    /// There is always more of a file to send.
+    bulk: bool,
     output: VecDeque<Output>,
 }
 
@@ -124,6 +126,7 @@ impl Aquila {
             target: None,
             recovery: false,
             asks: traffic.iter().any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(video)) if video.asks)),
+            bulk: contender.bulk,
             output: VecDeque::new(),
         };
         contender.tell();
@@ -218,6 +221,17 @@ impl Aquila {
         }
     }
 
+    /// The aircraft's bulk takes what it can.
+    fn fill(&mut self, now: Instant) {
+        const PIECE: [u8; 16_384] = [0x5a; 16_384];
+        let mut wants_more = self.bulk;
+        while wants_more {
+            let taken = self.ends[0].session.write_bulk(self.clocks[0].shown(now), &PIECE);
+            self.drain(now, 0);
+            wants_more = taken == PIECE.len();
+        }
+    }
+
     fn drain(&mut self, now: Instant, node: usize) {
         let clock = self.clocks[node];
         let mut events = Vec::new();
@@ -283,6 +297,13 @@ impl Aquila {
                 }
                 self.drain(now, 0);
             }
+            Event::BulkReadable => {
+                let shown = self.clocks[node].shown(now);
+                while self.ends[node].session.read_bulk(shown, 65_536).is_some() {
+                    self.drain(now, node);
+                }
+                self.drain(now, node);
+            }
             Event::TargetRate(rate) if node == 0 => self.target = Some(rate),
             Event::RecoveryPointWanted { .. } if node == 0 => self.recovery = true,
             _ => {}
@@ -294,6 +315,7 @@ impl Contender for Aquila {
     fn start(&mut self, now: Instant) {
         self.connect(now);
         self.drain(now, 1);
+        self.fill(now);
     }
 
     fn send(&mut self, now: Instant, message: Outgoing) {
@@ -343,6 +365,9 @@ impl Contender for Aquila {
         let arrival = Arrival { bearer, ecn: EcnCodepoint::from_bits(ecn.bits()), ..Arrival::new(shown, from) };
         self.ends[node].session.handle_datagram(shown, arrival, data);
         self.drain(now, node);
+        if node == 0 {
+            self.fill(now);
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {

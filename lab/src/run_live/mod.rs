@@ -90,6 +90,7 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
         .any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(_))) && *traffic.from.get_ref() != plan.nodes[0]);
     match contender.kind {
         _ if !contender.beside.is_empty() => Err("it has company on its links, which is there in virtual time only"),
+        _ if contender.bulk => Err("it sends a file without end, in virtual time only"),
         ContenderKind::Aquila if contender.oracle().is_some() => {
             Err("nobody knows a link ahead of time when it is live")
         }

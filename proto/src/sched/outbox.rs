@@ -82,6 +82,10 @@ pub struct Cadence {
 }
 
 impl Outgoing {
+    fn is_on(&self, bearer: BearerId) -> bool {
+        self.stream.is_some_and(|stream| stream.bearer() == bearer)
+    }
+
     fn due(&self, cadence: Cadence) -> Option<Instant> {
         let sent = self.sent?;
         let after = match sent.times.is_multiple_of(sent.each) {
@@ -191,6 +195,22 @@ impl Outbox {
         for (_, message) in std::mem::take(&mut self.sent).into_iter().rev() {
             self.wait_again(message);
         }
+    }
+
+    /// When a copy of a message is next due that is not on a stream of this bearer.
+    pub fn next_stray(&self, cadence: Cadence, bearer: BearerId) -> Option<Instant> {
+        self.sent.values().filter(|message| !message.is_on(bearer)).filter_map(|message| message.due(cadence)).min()
+    }
+
+    /// Messages that are due for a copy and not on a stream of this bearer wait again, in order, to be sent on one; gives the streams
+    /// that they were on.
+    pub fn requeue_strays(&mut self, now: Instant, cadence: Cadence, bearer: BearerId) -> Vec<Option<StreamRef>> {
+        let is_due = |message: &Outgoing| message.due(cadence).is_some_and(|due| due <= now);
+        let strays = self.sent.extract_if(.., |_, message| !message.is_on(bearer) && is_due(message));
+        let strays: Vec<_> = strays.map(|(_, message)| message).collect();
+        let streams = strays.iter().map(|message| message.stream).collect();
+        strays.into_iter().rev().for_each(|message| self.wait_again(message));
+        streams
     }
 
     /// The peer has refused one message: it waits again.

@@ -114,9 +114,31 @@ impl Session {
 
     /// When the next copy leaves; on bearers on which nothing is heard there are probes.
     pub(super) fn copies_due(&self, now: Instant) -> Option<Instant> {
-        let due = self.outbox.next_copy(self.cadence()?)?;
+        let cadence = self.cadence()?;
+        let due = self.outbox.next_copy(cadence)?;
         let carriers = self.bearers.iter().filter(|bearer| bearer.is_up() && !bearer.carrier.repeats(Class::Control));
-        Some(due.max(carriers.map(|bearer| bearer.repetitions.wait_until(now).unwrap_or(now)).min()?))
+        let may_leave = carriers.map(|bearer| bearer.repetitions.wait_until(now).unwrap_or(now)).min();
+        let stray = self.only_way().and_then(|index| self.outbox.next_stray(cadence, self.bearers[index].id));
+        may_leave.map(|at| due.max(at)).into_iter().chain(stray).min()
+    }
+
+    /// The bearer on which the other side is heard, if there is no other.
+    fn only_way(&self) -> Option<usize> {
+        let mut up = (0..self.bearers.len()).filter(|index| self.bearers[*index].is_up());
+        up.next().filter(|_| up.next().is_none())
+    }
+
+    /// Where there is one way only, the other side may have but this bearer and then sends no receipts: what is not on a stream of
+    /// its would never be acknowledged. It leaves again on one.
+    fn requeue_strays(&mut self, now: Instant, cadence: Cadence) -> bool {
+        let Some(id) = self.only_way().map(|index| self.bearers[index].id) else { return false };
+        let streams = self.outbox.requeue_strays(now, cadence, id);
+        for stream in streams.iter().flatten() {
+            if let Some(index) = self.index_of(stream.bearer()) {
+                self.bearers[index].carrier.cancel(*stream);
+            }
+        }
+        !streams.is_empty()
     }
 
     /// Whether there is something left to spend on copies.
@@ -216,7 +238,11 @@ impl Session {
         if self.copies_due(now).is_none_or(|due| due > now) {
             return false;
         }
-        let (Some(cadence), Some(ways)) = (self.cadence(), self.ways(now)) else { return false };
+        let Some(cadence) = self.cadence() else { return false };
+        if self.requeue_strays(now, cadence) {
+            return self.feed_control(now);
+        }
+        let Some(ways) = self.ways(now) else { return false };
         let room = self.bearers[ways.bearers[0]].max_body();
         let mut messages: Vec<(MessageHeader, Bytes)> = Vec::new();
         let mut bytes = 0;
