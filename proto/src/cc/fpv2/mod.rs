@@ -101,9 +101,6 @@ const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
 const STANDING: Duration = Duration::from_millis(3);
 const STANDING_SHARE: f64 = 0.7;
-/// Of a queue, what the rate works off while the capacity is steady: it is a frame that came out large, and most of it goes by itself. An encoder
-/// that is told less each time makes less in the mean.
-const WORKED_OFF_IF_STEADY: f64 = 0.5;
 /// The window's slack while a source sends without asking, and keeps it full.
 const SLACK_IF_SATURATED: Duration = Duration::from_millis(11);
 /// The same while there is nothing but files and bulk: feedback comes each 10 ms, and the link is not to run dry until then though a
@@ -433,9 +430,7 @@ impl Controller for Fpv2 {
         let met_us = if self.company.share().is_some() { 0 } else { self.led_us };
         let standing = (met_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
         // The capacity is that of what arrives.
-        let waits = capacity * STANDING_SHARE * standing / horizon + queued;
-        let part = WORKED_OFF_IF_STEADY + (1.0 - WORKED_OFF_IF_STEADY) * self.variation.share();
-        let rate = (capacity * self.share() - waits * part) / self.reaction.arrives();
+        let rate = (capacity * (self.share() - STANDING_SHARE * standing / horizon) - queued) / self.reaction.arrives();
         Bitrate(rate.max(0.0) as u64) - self.config.reserve
     }
 
