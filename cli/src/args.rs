@@ -262,6 +262,9 @@ pub struct LabRunArgs {
     /// Seed of the first repeat, in place of the plan's
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Run only these contenders; can be given several times
+    #[arg(long = "only", value_name = "CONTENDER")]
+    pub contenders: Vec<String>,
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub json: bool,

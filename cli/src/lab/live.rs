@@ -28,10 +28,6 @@ pub fn enter() -> Result<Sandbox, Failure> {
 /// Runs a plan in real time, contender after contender.
 pub fn judged(args: &LabLiveArgs, variants: Vec<(Variant, Plan)>, sandbox: &Sandbox) -> Result<Judgement, Failure> {
     let config = |error: anyhow::Error| Failure::Config(error);
-    let known = |name: &&String| !variants[0].1.contenders.iter().any(|known| known.get_ref().name() == name.as_str());
-    if let Some(name) = args.contenders.iter().find(known) {
-        return Err(config(anyhow!("--only {name}: the plan has no such contender")));
-    }
     let interrupted = sandbox.catch_interrupts().map_err(|error| config(error.into()))?;
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
@@ -46,10 +42,7 @@ pub fn judged(args: &LabLiveArgs, variants: Vec<(Variant, Plan)>, sandbox: &Sand
     let mut runs = Vec::new();
     for (number, (variant, plan)) in variants.iter().enumerate() {
         let mut of_variant = Vec::new();
-        let chosen = plan.contenders.iter().map(|contender| contender.get_ref()).filter(|contender| {
-            args.contenders.is_empty() || args.contenders.iter().any(|name| name == contender.name())
-        });
-        for contender in chosen {
+        for contender in plan.contenders.iter().map(|contender| contender.get_ref()) {
             if let Err(reason) = run_live::is_possible(plan, contender) {
                 eprintln!("{}: skipped: {reason}", contender.name());
                 continue;

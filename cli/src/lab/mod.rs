@@ -44,6 +44,7 @@ pub fn run(command: LabCommand, out: &mut Vec<u8>) -> Result<(), Failure> {
 
 fn run_live(args: &LabLiveArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut variants = opened(&args.plan)?;
+    run_only(&mut variants, &args.contenders)?;
     let capture = args.out.as_ref().filter(|_| args.pcap).map(|directory| directory.join("pcap"));
     add_capture(&mut variants, capture.as_deref(), args.seed);
     let sandbox = live::enter()?;
@@ -53,7 +54,9 @@ fn run_live(args: &LabLiveArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
 
 fn run_plan(args: &LabRunArgs, out: &mut Vec<u8>) -> Result<(), Failure> {
     let capture = args.out.as_ref().filter(|_| args.pcap).map(|directory| directory.join("pcap"));
-    let judgement = judged(&args.plan, args.seed, capture.as_deref())?;
+    let mut variants = opened(&args.plan)?;
+    run_only(&mut variants, &args.contenders)?;
+    let judgement = judged(variants, args.seed, capture.as_deref())?;
     present(&judgement, args.out.as_deref(), args.json, out)
 }
 
@@ -81,8 +84,13 @@ fn opened(plan: &str) -> Result<Vec<(Variant, Plan)>, Failure> {
     }
 }
 
-fn judged(plan: &str, seed: Option<u64>, capture: Option<&Path>) -> Result<Judgement, Failure> {
-    let mut variants = opened(plan)?;
+/// Leaves out the contenders that are not wanted.
+fn run_only(variants: &mut [(Variant, Plan)], names: &[String]) -> Result<(), Failure> {
+    let none = |name| Failure::Config(anyhow!("--only {name}: the plan has no such contender"));
+    variants.iter_mut().try_for_each(|(_, plan)| plan.run_only(names).map_err(none))
+}
+
+fn judged(mut variants: Vec<(Variant, Plan)>, seed: Option<u64>, capture: Option<&Path>) -> Result<Judgement, Failure> {
     add_capture(&mut variants, capture, seed);
     for (name, reason) in variants[0].1.contenders.iter().filter_map(|contender| {
         Some((contender.get_ref().name(), aquila_lab::run::is_possible(contender.get_ref()).err()?))
@@ -129,7 +137,7 @@ fn verdict(judgement: &Judgement) -> Result<(), Failure> {
 fn check_all(out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for name in scenarios::checked() {
-        let judgement = judged(name, None, None)?;
+        let judgement = judged(opened(name)?, None, None)?;
         let holds = judgement.checks.iter().filter(|check| check.pass).count();
         let line = format!("{name:<18} {holds:>3} of {:>3} checks hold   {}\n", judgement.checks.len(), judgement.plan);
         out.extend_from_slice(line.as_bytes());

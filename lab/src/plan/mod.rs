@@ -179,6 +179,26 @@ impl Plan {
         own.or_else(|| self.of_company(flow).map(|(traffic, at)| (traffic, traffic.at.max(at))))
     }
 
+    /// Leaves out all contenders but those of these names, and the checks of those that are left out; no names: none is.
+    ///
+    /// # Errors
+    /// A name that no contender has.
+    pub fn run_only(&mut self, names: &[String]) -> Result<(), String> {
+        let has = |contenders: &[Spanned<ContenderPlan>], name: &str| {
+            contenders.iter().any(|contender| contender.get_ref().name() == name)
+        };
+        if let Some(unknown) = names.iter().find(|name| !has(&self.contenders, name)) {
+            return Err(unknown.clone());
+        }
+        let all = self.contenders.clone();
+        let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+        self.contenders.retain(|contender| is_wanted(contender.get_ref().name()));
+        let of = |metric: &str| metric.split('.').next().unwrap_or_default().to_owned();
+        let is_judged = |metric: &String| !has(&all, &of(metric)) || is_wanted(&of(metric));
+        self.checks.retain(|check| is_judged(&check.get_ref().metric) && check.get_ref().over.iter().all(is_judged));
+        Ok(())
+    }
+
     /// Whether it has programs of its own.
     pub fn has_programs(&self) -> bool {
         [&self.set_ups, &self.processes, &self.tear_downs].into_iter().any(|programs| !programs.is_empty())

@@ -243,3 +243,22 @@ proptest! {
         let _ = read(&format!("{}{with}{}", &PLAN[..at], &PLAN[end..]));
     }
 }
+
+#[test]
+fn of_chosen_contenders_only_their_own_checks_are_left() {
+    let mut text = PLAN.to_owned();
+    let check = |name: &str, rest: &str| format!("[[check]]\nname = \"{name}\"\nmax = 1\n{rest}\n");
+    text += &check("ours", "metric = \"aquila.commands.up.lost_share\"");
+    text += &check("theirs", "metric = \"hybrid.commands.up.lost_share\"");
+    text += &check("both", "metric = \"aquila.commands.up.lost_share\"\nover = \"hybrid.commands.up.lost_share\"");
+    let (_, mut plan) = read(&text).unwrap().remove(0);
+    let names = |plan: &Plan| plan.checks.iter().map(|check| check.get_ref().name.clone()).collect::<Vec<_>>();
+    let all = names(&plan).len();
+    plan.run_only(&[]).unwrap();
+    assert_eq!((names(&plan).len(), plan.contenders.len()), (all, 2));
+    assert_eq!(plan.run_only(&["nobody".to_owned()]), Err("nobody".to_owned()));
+    plan.run_only(&["aquila".to_owned()]).unwrap();
+    assert_eq!(plan.contenders.len(), 1);
+    assert!(names(&plan).contains(&"ours".to_owned()));
+    assert!(!names(&plan).iter().any(|name| name == "theirs" || name == "both"));
+}
