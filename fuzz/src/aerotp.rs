@@ -1,5 +1,6 @@
 //! AeroTP's wire: whatever a line brings is taken or refused, and what opens was sealed by the other end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -194,19 +195,22 @@ struct Segment {
     sealed: Vec<u8>,
 }
 
-/// What an end has sealed, in all its lives: association, number and text.
+/// What an end has sealed: association, number and text.
 type Record = (u64, u64, Vec<u8>);
 
 struct End {
     security: Security,
     life: u64,
-    sealed: Vec<Record>,
+    /// In all its lives, and in which.
+    sealed: Vec<(u64, Record)>,
 }
 
 /// Initiator, responder, and a stranger that takes the responder for its peer.
 struct World {
     ends: [End; 3],
     accepted: Option<u64>,
+    /// What came early and was acted upon, in any life of the responder's.
+    acted: BTreeSet<(u64, u64)>,
     air: Vec<Segment>,
     now: Instant,
 }
@@ -214,7 +218,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let end = |who| End { security: security(who, 1, None), life: 1, sealed: Vec::new() };
-        Self { ends: [end(0), end(1), end(2)], accepted: None, air: Vec::new(), now: epoch() }
+        Self { ends: [end(0), end(1), end(2)], accepted: None, acted: BTreeSet::new(), air: Vec::new(), now: epoch() }
     }
 
     fn restart(&mut self, who: usize) {
@@ -232,9 +236,11 @@ impl World {
         assert_eq!(extension.len() + sealed.len(), text.len() + overhead);
         let record = (done.association, done.number, text.to_vec());
         assert!(end.security.still_holds(self.now, record.0, record.1));
-        // Under one key a number comes once. Early and later ones of an attempt have different keys, and one clock.
-        assert!(end.sealed.iter().all(|other| (other.0, other.1) != (record.0, record.1)));
-        end.sealed.push(record);
+        // Under one key a number comes once. Early and later ones of an attempt have different keys, and one clock; a responder that answers
+        // an attempt once more in another life has different keys then.
+        let key = |life: u64, record: &Record| (if from == 1 { life } else { 0 }, record.0, record.1);
+        assert!(end.sealed.iter().all(|(life, other)| key(*life, other) != key(end.life, &record)));
+        end.sealed.push((end.life, record));
         self.air.push(Segment { header, extension, sealed });
         if self.air.len() > 64 {
             self.air.remove(0);
@@ -264,13 +270,18 @@ impl World {
     fn open(&mut self, to: usize, header: &Header, extension: &[u8], sealed: &mut [u8]) {
         let security = &mut self.ends[to].security;
         let opened = security.open(self.now, header, extension, sealed);
+        let is_early = opened.as_ref().is_ok_and(|opened| opened.early && !opened.repeated);
         let record = opened.ok().map(|opened| (opened.association, opened.number, opened.plaintext.to_vec()));
         if to == 1 {
             self.accepted = self.ends[1].security.snapshot().or(self.accepted);
         }
         let Some(record) = record else { return };
         assert!(to != 2, "the stranger has opened something");
-        assert!(self.ends[1 - to].sealed.contains(&record), "this was not sealed by the other end");
+        assert!(
+            self.ends[1 - to].sealed.iter().any(|(_, sealed)| *sealed == record),
+            "this was not sealed by the other end"
+        );
+        assert!(!is_early || self.acted.insert((record.0, record.1)), "what came early is acted upon twice");
     }
 
     /// Whatever was before, an attempt that arrives makes an association.
