@@ -188,6 +188,22 @@ pub struct Leaving {
     pub urgent: bool,
 }
 
+/// A datagram that a report has told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// When it left, on the sender's clock, microseconds.
+    pub sent_us: u64,
+    /// For how long it had been there when the report left, in microseconds.
+    pub held_us: u64,
+}
+
+impl Answered {
+    /// The round trip that this shows, if the report comes at `now_us` on the sender's clock.
+    pub fn round_trip(self, now_us: u64) -> Duration {
+        Duration::from_micros(now_us.saturating_sub(self.sent_us).saturating_sub(self.held_us))
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     seq: u64,
@@ -291,18 +307,19 @@ impl SentLog {
         std::mem::take(&mut self.fates)
     }
 
-    /// Takes in a report; see [`SentLog::reports`] for what it says.
-    pub fn on_feedback(&mut self, feedback: &Feedback) {
+    /// Takes in a report; see [`SentLog::reports`] for what it says. Gives the newest datagram that it tells of, unless that was
+    /// known before.
+    pub fn on_feedback(&mut self, feedback: &Feedback) -> Option<Answered> {
         self.reports.clear();
         self.reports.append(&mut self.settled);
-        let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return };
+        let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return None };
         let (oldest, newest) = (oldest.seq, newest.seq);
         let first = unwrap_seq(newest, feedback.first_seq);
         // Clocks begin anywhere; half a wrap up keeps them positive.
         let mut clock = self.receiver_us.unwrap_or((1 << 33) + u64::from(feedback.sent_us));
         clock = unwrap_us(clock, feedback.sent_us);
         self.receiver_us = Some(clock);
-        let mut highest = None;
+        let (mut highest, mut answered) = (None, None);
         for (seq, arrival) in (first..).zip(&feedback.arrivals) {
             if seq < oldest || seq > newest {
                 continue;
@@ -313,12 +330,15 @@ impl SentLog {
                 continue;
             };
             highest = Some(seq);
+            answered = None;
             if !std::mem::replace(&mut sent.known, true) {
                 let arrived_us = Some(unwrap_us(clock, arrival.at_us));
                 self.reports.push(sent.report(arrived_us, arrival.ecn == 3));
                 self.in_flight = self.in_flight - sent.passes();
                 self.fates.extend(sent.fate(true));
                 self.received += 1;
+                let held_us = clock.saturating_sub(unwrap_us(clock, arrival.at_us));
+                answered = Some(Answered { sent_us: sent.leaving.at_us, held_us });
             }
         }
         if let Some(highest) = highest {
@@ -332,6 +352,7 @@ impl SentLog {
             self.drop_past(highest, sent_us);
         }
         self.reports.sort_by_key(|report| report.sent_us);
+        answered
     }
 
     /// Takes for lost what is too far behind the datagram `highest`, which has arrived and left at `sent_us`; but not what a

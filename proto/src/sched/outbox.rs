@@ -82,8 +82,8 @@ pub struct Cadence {
 }
 
 impl Outgoing {
-    fn is_on(&self, bearer: BearerId) -> bool {
-        self.stream.is_some_and(|stream| stream.bearer() == bearer)
+    fn is_on(&self, bearers: &[BearerId]) -> bool {
+        self.stream.is_some_and(|stream| bearers.contains(&stream.bearer()))
     }
 
     fn due(&self, cadence: Cadence) -> Option<Instant> {
@@ -197,16 +197,17 @@ impl Outbox {
         }
     }
 
-    /// When a copy of a message is next due that is not on a stream of this bearer.
-    pub fn next_stray(&self, cadence: Cadence, bearer: BearerId) -> Option<Instant> {
-        self.sent.values().filter(|message| !message.is_on(bearer)).filter_map(|message| message.due(cadence)).min()
+    /// When a copy is next due of a message that is on a stream of none of these bearers.
+    pub fn next_stray(&self, cadence: Cadence, bearers: &[BearerId]) -> Option<Instant> {
+        let strays = self.sent.values().filter(|message| !message.is_on(bearers));
+        strays.filter_map(|message| message.due(cadence)).min()
     }
 
-    /// Messages that are due for a copy and not on a stream of this bearer wait again, in order, to be sent on one; gives the streams
-    /// that they were on.
-    pub fn requeue_strays(&mut self, now: Instant, cadence: Cadence, bearer: BearerId) -> Vec<Option<StreamRef>> {
+    /// Messages that are due for a copy and on a stream of none of these bearers wait again, in order, to be sent on one; gives the
+    /// streams that they were on.
+    pub fn requeue_strays(&mut self, now: Instant, cadence: Cadence, bearers: &[BearerId]) -> Vec<Option<StreamRef>> {
         let is_due = |message: &Outgoing| message.due(cadence).is_some_and(|due| due <= now);
-        let strays = self.sent.extract_if(.., |_, message| !message.is_on(bearer) && is_due(message));
+        let strays = self.sent.extract_if(.., |_, message| !message.is_on(bearers) && is_due(message));
         let strays: Vec<_> = strays.map(|(_, message)| message).collect();
         let streams = strays.iter().map(|message| message.stream).collect();
         strays.into_iter().rev().for_each(|message| self.wait_again(message));

@@ -10,6 +10,7 @@ use bytes::{BufMut, BytesMut};
 use super::carrier::Carrier;
 use super::link_state::Silence;
 use super::pauses::Pauses;
+use super::round_trip::RoundTrip;
 use super::transmit::Outbound;
 use super::{LinkState, SessionConfig};
 use crate::aerotp::{Handling, RadioConfig};
@@ -108,6 +109,7 @@ pub(super) struct Bearer {
     pub delay: DelayBase,
     pub silence: Silence,
     pub heard: Heard,
+    pub round_trip: RoundTrip,
     pub outbound: Outbound,
     pub loss: LossMeter,
     /// The same without holes: what is lost while the bearer is out says nothing of it afterwards.
@@ -203,6 +205,7 @@ impl Bearer {
             delay: DelayBase::default(),
             silence: Silence::default(),
             heard: Heard::default(),
+            round_trip: RoundTrip::default(),
             outbound: Outbound::default(),
             loss: LossMeter::default(),
             steady_loss: LossMeter::default(),
@@ -229,9 +232,14 @@ impl Bearer {
         self.outbound.is_live_now() && self.silence.state() == LinkState::Up
     }
 
+    /// Smoothed round trip: of this connection's heartbeats and reports, of its handshake before the first of them.
+    pub fn measured_rtt(&self) -> Option<Duration> {
+        self.round_trip.smoothed().or_else(|| self.carrier.rtt())
+    }
+
     /// Smoothed round trip, or what is taken for one.
     pub fn rtt(&self) -> Duration {
-        self.carrier.rtt().unwrap_or(ASSUMED_RTT)
+        self.measured_rtt().unwrap_or(ASSUMED_RTT)
     }
 
     /// As somewhere to send a copy.
@@ -263,6 +271,7 @@ impl Bearer {
         self.outbound.on_new_connection();
         self.kept.clear();
         self.sent.reset();
+        self.round_trip = RoundTrip::default();
         self.controller.on_path_change(now);
     }
 

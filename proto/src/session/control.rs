@@ -17,7 +17,7 @@ use crate::wire::datagram::DatagramHeader;
 use crate::wire::flow;
 use crate::wire::message::{Hello, MessageHeader, put_copy};
 use crate::wire::receipt::Receipt;
-use crate::{Bitrate, ByteCount, Class};
+use crate::{BearerId, Bitrate, ByteCount, Class};
 
 /// Control frames handed over for one packet.
 const CONTROL_PACKET: usize = 1000;
@@ -118,21 +118,23 @@ impl Session {
         let due = self.outbox.next_copy(cadence)?;
         let carriers = self.bearers.iter().filter(|bearer| bearer.is_up() && !bearer.carrier.repeats(Class::Control));
         let may_leave = carriers.map(|bearer| bearer.repetitions.wait_until(now).unwrap_or(now)).min();
-        let stray = self.only_way().and_then(|index| self.outbox.next_stray(cadence, self.bearers[index].id));
+        let radios = self.only_radios();
+        let stray = radios.and_then(|radios| self.outbox.next_stray(cadence, &radios));
         may_leave.map(|at| due.max(at)).into_iter().chain(stray).min()
     }
 
-    /// The bearer on which the other side is heard, if there is no other.
-    fn only_way(&self) -> Option<usize> {
-        let mut up = (0..self.bearers.len()).filter(|index| self.bearers[*index].is_up());
-        up.next().filter(|_| up.next().is_none())
+    /// The bearers on which the other side is heard, if all of them repeat messages by themselves: they get no copies.
+    fn only_radios(&self) -> Option<Vec<BearerId>> {
+        let up = || self.bearers.iter().filter(|bearer| bearer.is_up());
+        let only = up().all(|bearer| bearer.carrier.repeats(Class::Control));
+        let radios: Vec<BearerId> = up().map(|bearer| bearer.id).filter(|_| only).collect();
+        Some(radios).filter(|radios| !radios.is_empty())
     }
 
-    /// Where there is one way only, the other side may have but this bearer and then sends no receipts: what is not on a stream of
-    /// its would never be acknowledged. It leaves again on one.
+    /// What left on networks that are gone leaves again where no copies do.
     fn requeue_strays(&mut self, now: Instant, cadence: Cadence) -> bool {
-        let Some(id) = self.only_way().map(|index| self.bearers[index].id) else { return false };
-        let streams = self.outbox.requeue_strays(now, cadence, id);
+        let Some(radios) = self.only_radios() else { return false };
+        let streams = self.outbox.requeue_strays(now, cadence, &radios);
         for stream in streams.iter().flatten() {
             if let Some(index) = self.index_of(stream.bearer()) {
                 self.bearers[index].carrier.cancel(*stream);
@@ -358,18 +360,22 @@ impl Session {
         sent
     }
 
-    /// Word of what has arrived, on the two best bearers: the sender may hear nothing on the one that it came by.
+    /// Word of what has arrived, on the bearers on whose streams it came, since a bearer without word is taken for one that has
+    /// failed, and on the two best: the sender may hear nothing on the one that it came by.
     pub(super) fn feed_receipt(&mut self, now: Instant) -> bool {
-        let Some(receipt) = self.receipts.take(now, &self.replay) else { return false };
+        let Some((receipt, by)) = self.receipts.take(now, &self.replay) else { return false };
         let mut body = Vec::with_capacity(24);
         receipt.put(&mut body);
-        for index in self.ways(now).map_or(Vec::new(), |ways| ways.bearers).into_iter().take(2) {
+        let mut first = true;
+        for (place, index) in self.ways(now).map_or(Vec::new(), |ways| ways.bearers).into_iter().enumerate() {
             let bearer = &self.bearers[index];
+            let wanted = place < 2 || by.contains(&bearer.id);
             // A radio acknowledges what came by it.
-            if bearer.is_up() && !bearer.carrier.repeats(Class::Control) {
+            if wanted && bearer.is_up() && !bearer.carrier.repeats(Class::Control) {
                 self.bearers[index].send_unreported(flow::RECEIPT, &body);
                 self.counters.receipts += 1;
-                self.counters.redundant_bytes += (body.len() + PACKET_OVERHEAD + 1) as u64;
+                let redundant = if std::mem::take(&mut first) { 0 } else { body.len() + PACKET_OVERHEAD + 1 };
+                self.counters.redundant_bytes += redundant as u64;
             }
         }
         true
@@ -382,9 +388,7 @@ impl Session {
             counters.control_won += u64::from(fresh);
             counters.control_late += u64::from(!fresh);
         }
-        if self.bearers.iter().filter(|bearer| bearer.outbound.is_live_now()).count() > 1 {
-            self.receipts.on_message(header.epoch, header.seq);
-        }
+        self.receipts.on_message(header.epoch, header.seq);
     }
 
     /// The other side says what it has.

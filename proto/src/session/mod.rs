@@ -20,6 +20,7 @@ mod radio;
 mod radio_line;
 mod receipts;
 mod receive;
+mod round_trip;
 mod route;
 mod stats;
 mod transmit;
@@ -62,7 +63,7 @@ use route::Route;
 use stats::Latencies;
 
 /// Revision of the protocol within `aquila/1`; see [`crate::wire::message::Hello`].
-pub const PROTOCOL_REVISION: u64 = 6;
+pub const PROTOCOL_REVISION: u64 = 7;
 
 /// A video frame that is this old over propagation when it is given out is late: the pilot flies by an old picture.
 pub const LATE: Duration = Duration::from_millis(200);

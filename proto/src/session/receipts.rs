@@ -1,11 +1,12 @@
-//! Receipts for control messages: which have arrived here, to be told over more than one bearer.
+//! Receipts for control messages: which have arrived here.
 //!
-//! With one bearer QUIC's own acknowledgements are enough. With several a message may have arrived by another one than that on
-//! which the sender waits for word, or on one that has no way back.
+//! QUIC's own acknowledgements are seldom, and with several bearers a message may have arrived by another one than that on which the
+//! sender waits for word, or on one that has no way back.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use crate::BearerId;
 use crate::replay::ReplayGuard;
 use crate::wire::receipt::Receipt;
 
@@ -19,6 +20,8 @@ const MAX_DUE: usize = 256;
 pub(super) struct Receipts {
     epoch: u64,
     due: BTreeSet<u64>,
+    /// Bearers on whose streams some of them came.
+    by: BTreeSet<BearerId>,
     last: Option<Instant>,
 }
 
@@ -33,14 +36,19 @@ impl Receipts {
         }
     }
 
+    /// A message has come on a stream of that bearer.
+    pub fn on_stream(&mut self, bearer: BearerId) {
+        self.by.insert(bearer);
+    }
+
     /// When the next one leaves.
     pub fn next_due(&self, now: Instant) -> Option<Instant> {
         let earliest = self.last.map_or(now, |last| last + INTERVAL);
         (!self.due.is_empty()).then_some(earliest)
     }
 
-    /// The receipt to send now. `seen`: where it says what came before.
-    pub fn take(&mut self, now: Instant, seen: &ReplayGuard) -> Option<Receipt> {
+    /// The receipt to send now, and the bearers on which it has to leave. `seen`: where it says what came before.
+    pub fn take(&mut self, now: Instant, seen: &ReplayGuard) -> Option<(Receipt, BTreeSet<BearerId>)> {
         if self.next_due(now)? > now {
             return None;
         }
@@ -49,8 +57,9 @@ impl Receipts {
         self.due.retain(|seq| *seq + Receipt::SPAN <= newest);
         if self.due.is_empty() {
             self.last = Some(now);
+            return Some((receipt, std::mem::take(&mut self.by)));
         }
-        Some(receipt)
+        Some((receipt, self.by.clone()))
     }
 }
 
@@ -68,16 +77,21 @@ mod tests {
             receipts.on_message(7, seq);
         }
         let told: Vec<_> = std::iter::from_fn(|| receipts.take(start, &seen)).collect();
-        let told: Vec<u64> = told.iter().flat_map(|receipt| receipt.messages()).collect();
+        let told: Vec<u64> = told.iter().flat_map(|(receipt, _)| receipt.messages()).collect();
         assert_eq!(told, [101, 100, 2, 1]);
         // Another copy: told again, but not at once.
         receipts.on_message(7, 101);
+        receipts.on_stream(BearerId::FIRST);
         assert_eq!(receipts.take(start, &seen), None);
         assert_eq!(receipts.next_due(start), Some(start + INTERVAL));
-        assert_eq!(receipts.take(start + INTERVAL, &seen).map(|receipt| receipt.newest), Some(101));
+        assert_eq!(
+            receipts.take(start + INTERVAL, &seen).map(|(receipt, by)| (receipt.newest, by.len())),
+            Some((101, 1))
+        );
         // Another life of the sender's.
         receipts.on_message(8, 1);
-        let receipt = receipts.take(start + 2 * INTERVAL, &seen).unwrap();
+        let (receipt, by) = receipts.take(start + 2 * INTERVAL, &seen).unwrap();
+        assert!(by.is_empty(), "it came in a datagram, which is reported on");
         assert_eq!((receipt.epoch, receipt.newest, receipt.before), (8, 1, 0));
         (0..10_000).for_each(|seq| receipts.on_message(8, seq * 100));
         assert_eq!(receipts.due.len(), MAX_DUE);

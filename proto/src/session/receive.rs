@@ -105,6 +105,7 @@ impl Session {
         match take_varint(&mut rest) {
             Some(flow::MESSAGE) => {
                 let start = bytes.len() - rest.len();
+                self.receipts.on_stream(connection.bearer());
                 self.on_message(now, connection, bytes.slice(start..), early);
             }
             Some(flow::HELLO) if !early => match Hello::parse(rest) {
@@ -381,6 +382,7 @@ impl Session {
             bearer.delay.on_heartbeat(sent_us, received_us, round_us);
             if rtt < Duration::from_secs(60) {
                 bearer.heard.on_rtt(rtt);
+                bearer.round_trip.update(rtt);
                 bearer.controller.on_rtt(now, rtt);
             }
         }
@@ -394,7 +396,9 @@ impl Session {
         let now_us = self.clock.us(now);
         let bearer = &mut self.bearers[index];
         bearer.pauses.on_word(now, bearer.overdue(now));
-        bearer.sent.on_feedback(&feedback);
+        if let Some(answered) = bearer.sent.on_feedback(&feedback) {
+            bearer.round_trip.update(answered.round_trip(now_us));
+        }
         let load = self.load(now, index);
         let bearer = &mut self.bearers[index];
         bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });
@@ -429,8 +433,7 @@ impl Session {
     pub(super) fn poll_reassembly(&mut self, now: Instant) {
         // A request sooner than a round trip after the last one could not have been answered yet.
         let up = self.bearers.iter().filter(|bearer| bearer.is_up());
-        let interval =
-            up.filter_map(|bearer| bearer.carrier.rtt()).max().unwrap_or_default() + Duration::from_millis(100);
+        let interval = up.map(Bearer::rtt).max().unwrap_or_default() + Duration::from_millis(100);
         for index in 0..self.video_in.len() {
             let Some(reassembler) = self.video_in[index].as_mut() else { continue };
             reassembler.set_recovery_interval(interval);

@@ -268,7 +268,7 @@ impl Session {
             usage: bearer.usage(),
             state: bearer.silence.state(),
             silence: bearer.silence.age(now),
-            rtt: bearer.carrier.rtt(),
+            rtt: bearer.measured_rtt(),
             rtt_min: bearer.heard.rtt_min,
             remote: bearer.carrier.remote(),
             datagrams_received,

@@ -410,9 +410,8 @@ impl Session {
     /// What is under way on a bearer and not paid for by the C2 reserve.
     fn in_flight(&self, index: usize) -> ByteCount {
         let bearer = &self.bearers[index];
-        let rtt = bearer.carrier.rtt().unwrap_or_default();
         let (messages, bytes) = self.outbox.held();
-        bearer.sent.in_flight() + reserve::beyond_credits(messages, bytes, rtt)
+        bearer.sent.in_flight() + reserve::beyond_credits(messages, bytes, bearer.rtt())
     }
 
     fn header_of_batch(&self, seq: u64, origin: Instant, expires: Instant, place: Option<Place>) -> MessageHeader {

@@ -273,6 +273,10 @@ impl Fpv2 {
         let floor = Duration::from_micros(self.base.floor_us() as u64);
         self.drain.on_floor(now, floor);
         let told = self.new_cell.is_some_and(|at| now.saturating_duration_since(at) < Duration::from_secs(3));
+        if !self.found {
+            // What should have drained is not known.
+            return;
+        }
         let capacity = self.capacity.0 as f64 / 8.0;
         if self.base.test(now, self.sent_bytes, capacity, self.pipe(), told).is_some() {
             self.drain.on_base(now);
