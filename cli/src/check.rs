@@ -207,12 +207,12 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
         control.command_age, control.setpoint_age, control.liveness_age,
     )?;
     let classes: Vec<_> = settings.replicated.iter().map(|class| class.name()).collect();
-    let Reliability { failure, deadline, budget } = settings.reliability;
+    let Reliability { failure, deadline, repeats, budget } = settings.reliability;
     match classes.is_empty() {
         true => writeln!(out, "  copies     nothing is replicated")?,
         false => writeln!(
             out,
-            "  copies     of {}: fails within {deadline:?} by a chance of {failure:e}, for {} kbit/s at most",
+            "  copies     of {}: fails within {deadline:?} by a chance of {failure:e}, is repeated by one of {repeats:e}, for {} kbit/s at most",
             classes.join(" and "),
             budget.0 / 1000,
         )?,

@@ -2,7 +2,8 @@
 //!
 //! A message fails if all its copies do. Copies on different bearers, and on one bearer some time apart, are taken for
 //! independent, as in the paper. Those that are sent again when no receipt has come count as long as they still make the deadline;
-//! that there is time for them is why a path of 28 % loss needs two copies on each of two bearers, and not eleven in all.
+//! that there is time for them is why a path of 28 % loss needs two copies on each of two bearers, and not eleven in all. A third one
+//! spares nearly all commands the wait for a repetition.
 
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ pub struct Reliability {
     pub failure: f64,
     /// In time is this long after it was sent, over the propagation of the fastest bearer.
     pub deadline: Duration,
+    /// The chance that all copies that leave at once are lost, and a repetition has to be waited for, stays below this.
+    pub repeats: f64,
     /// What may be spent on copies that were not asked for by a missing receipt, over all bearers; never more than a twentieth
     /// of what these carry. The second copy, on a second bearer, is always sent.
     pub budget: Bitrate,
@@ -29,7 +32,7 @@ pub struct Reliability {
 
 impl Default for Reliability {
     fn default() -> Self {
-        Self { failure: 1e-6, deadline: Duration::from_millis(100), budget: Bitrate::kbps(100) }
+        Self { failure: 1e-6, deadline: Duration::from_millis(100), repeats: 2e-3, budget: Bitrate::kbps(100) }
     }
 }
 
@@ -74,6 +77,7 @@ impl Reliability {
             .flat_map(|bearers| (1..=MOST_EACH).map(move |each| Copies { bearers, each }))
             // A hair of slack: 0.1^6 is to count as 1e-6.
             .filter(|copies| self.chance_of_failure(candidates, *copies) <= self.failure * (1.0 + 1e-9))
+            .filter(|copies| chance_of_repetition(candidates, *copies) <= self.repeats * (1.0 + 1e-9))
             .min_by_key(|copies| (copies.bearers as u32 * copies.each, candidates.len() - copies.bearers));
         enough.unwrap_or(Copies { bearers: candidates.len(), each: MOST_EACH })
     }
@@ -93,6 +97,15 @@ impl Reliability {
         };
         used().map(failed).product()
     }
+}
+
+/// That all copies that leave at once are lost ([ConClone eq. 2]).
+pub fn chance_of_repetition(candidates: &[Candidate], copies: Copies) -> f64 {
+    candidates
+        .iter()
+        .take(copies.bearers)
+        .map(|candidate| candidate.loss.clamp(0.0, 1.0).powi(copies.each as i32))
+        .product()
 }
 
 /// What may be spent on copies.
@@ -206,11 +219,15 @@ mod tests {
 
     #[test]
     fn as_many_copies_as_the_loss_asks_for() {
-        // Three times within the deadline: .284^12 = 2.8e-7.
-        assert_eq!(copies(&[candidate(0.284, 20); 2]), (2, 2));
-        assert_eq!(copies(&[candidate(0.284, 20); 3]), (2, 2), ".284^9 on three bearers is too much");
-        assert_eq!(copies(&[candidate(0.2, 20); 3]), (3, 1));
-        assert_eq!(copies(&[candidate(0.05, 20); 3]), (2, 1));
+        // Three times within the deadline: .284^12 = 2.8e-7; but .284^4 = 6.5e-3 would be repeated.
+        assert_eq!(copies(&[candidate(0.284, 20); 2]), (2, 3));
+        assert_eq!(copies(&[candidate(0.284, 20); 3]), (3, 2));
+        assert_eq!(copies(&[candidate(0.2, 20); 3]), (2, 2));
+        assert_eq!(copies(&[candidate(0.05, 20); 3]), (3, 1), "1.3e-4 are repeated, of two copies 2.5e-3");
+        assert_eq!(copies(&[candidate(0.04, 20); 3]), (2, 1));
+        let patient = Reliability { repeats: 1.0, ..Reliability::default() };
+        assert_eq!(patient.copies(&[candidate(0.284, 20); 2]), Copies { bearers: 2, each: 2 });
+        assert_eq!(patient.copies(&[candidate(0.2, 20); 3]), Copies { bearers: 3, each: 1 });
         assert_eq!(copies(&[candidate(0.02, 20)]), (1, 2));
         assert_eq!(copies(&[candidate(0.001, 20)]), (1, 1));
         assert_eq!(copies(&[candidate(0.001, 600)]), (1, 2), "no time for another");

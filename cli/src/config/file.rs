@@ -118,6 +118,7 @@ pub struct Replication {
     pub classes: Option<Vec<Replicated>>,
     pub failure: Option<Chance>,
     pub deadline: Option<Time<0, 10_000>>,
+    pub repeats: Option<Chance>,
     pub budget: Option<Speed<0, 100_000_000>>,
 }
 

@@ -563,6 +563,7 @@ fn reliability(replication: &file::Replication) -> Reliability {
     Reliability {
         failure: replication.failure.map_or(defaults.failure, |chance| chance.get()),
         deadline: replication.deadline.map_or(defaults.deadline, |time| time.get()),
+        repeats: replication.repeats.map_or(defaults.repeats, |chance| chance.get()),
         budget: replication.budget.map_or(defaults.budget, Speed::get),
     }
 }

@@ -114,13 +114,13 @@ fn the_range_of_an_encoder_is_as_it_is_configured_and_follows_as_its_kind_does()
 
 #[test]
 fn replication_is_as_it_is_configured() {
-    let text =
-        "[replication]\nclasses = ['control', 'telemetry']\nfailure = 1e-9\ndeadline = '250ms'\nbudget = '1Mbit/s'";
+    let text = "[replication]\nclasses = ['control', 'telemetry']\nfailure = 1e-9\ndeadline = '250ms'\nrepeats = 0.01\nbudget = '1Mbit/s'";
     let settings = resolve(text, Side::Air).unwrap();
     assert_eq!(settings.replicated, [Class::Control, Class::Telemetry]);
     let wanted = aquila_proto::replication::Reliability {
         failure: 1e-9,
         deadline: std::time::Duration::from_millis(250),
+        repeats: 0.01,
         budget: Bitrate::mbps(1),
     };
     assert_eq!(settings.reliability, wanted);

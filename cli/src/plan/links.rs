@@ -9,6 +9,7 @@ use aquila_lab::conclone::inertia::Airframe;
 use aquila_lab::conclone::lifetime::Lifetime;
 use aquila_lab::conclone::{DomainError, Probability, paper, plots};
 use aquila_lab::report::{standalone, ticks};
+use aquila_proto::replication::Reliability;
 
 use super::args::{ChannelArgs, Loss, Numbers, PlanLinksArgs};
 use super::table::Table;
@@ -228,7 +229,7 @@ fn write_aquila(out: &mut Vec<u8>, analysis: &Analysis) -> io::Result<()> {
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     writeln!(
         out,
-        "\nWhat Aquila will do over {}, round trip {} ms, so that a command fails within {} ms no oftener than {}",
+        "\nWhat Aquila will do over {}, round trip {} ms, so that a command fails within {} ms no oftener than {}, and waits for a repetition no oftener than {}",
         match (inputs.losses.len(), choice.links) {
             (1, _) => "this link".to_owned(),
             (all, used) if all == used => format!("these {all} links"),
@@ -236,18 +237,21 @@ fn write_aquila(out: &mut Vec<u8>, analysis: &Analysis) -> io::Result<()> {
         },
         ms(inputs.rtt),
         ms(inputs.deadline),
-        small(inputs.target.get())
+        small(inputs.target.get()),
+        small(Reliability::default().repeats)
     )?;
-    let mut table = Table::new(&["copies a round", "rounds in time", "packets", "fails", ""]);
-    for (copies, failure) in (1..).zip(&analysis.aquila.failures) {
+    let mut table = Table::new(&["copies a round", "rounds in time", "packets", "fails", "is repeated", ""]);
+    let chances = analysis.aquila.failures.iter().zip(&analysis.aquila.repeats);
+    for (copies, (failure, repeats)) in (1..).zip(chances) {
         let verdict = match (copies == choice.copies, choice.is_enough) {
             (true, true) => "<- this",
             (true, false) => "<- this, and it falls short",
             (false, _) => "",
         };
         let packets = u64::from(copies) * u64::from(choice.rounds) * choice.links as u64;
-        let cells = [copies.to_string(), choice.rounds.to_string(), packets.to_string(), small(failure.get())];
-        table.push(cells.into_iter().chain([verdict.to_owned()]).collect());
+        let chances = [failure, repeats].map(|chance| small(chance.get()));
+        let cells = [copies.to_string(), choice.rounds.to_string(), packets.to_string()].into_iter().chain(chances);
+        table.push(cells.chain([verdict.to_owned()]).collect());
     }
     table.write(out)?;
     if inputs.shared.get() > 0.0 {

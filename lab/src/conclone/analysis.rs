@@ -152,6 +152,8 @@ pub struct Aquila {
     pub failure_with_shared: Probability,
     /// How often it would fail with 1, 2, 3, 4 copies over the links that are used.
     pub failures: Vec<Probability>,
+    /// How often it would have to be repeated, likewise.
+    pub repeats: Vec<Probability>,
 }
 
 /// Works it out.
@@ -226,8 +228,8 @@ fn aquila(inputs: &Inputs) -> Aquila {
     let used = &copies::best_first(&inputs.losses)[..choice.links];
     let once = copies::failure(used, choice.copies, 1);
     let failure_with_shared = reliability::all_alike_lost(reliability::with_shared(once, inputs.shared), choice.rounds);
-    let failures = (1..=copies::MAX_COPIES).map(|copies| copies::failure(used, copies, choice.rounds)).collect();
-    Aquila { choice, failure_with_shared, failures }
+    let by_copies = |rounds| (1..=copies::MAX_COPIES).map(|copies| copies::failure(used, copies, rounds)).collect();
+    Aquila { choice, failure_with_shared, failures: by_copies(choice.rounds), repeats: by_copies(1) }
 }
 
 /// Longer times than this are no different.

@@ -181,8 +181,9 @@ fn copies_are_the_fewest_that_meet_the_target() {
         let choice = copies::choose(&losses, Duration::from_millis(rtt_ms), Duration::from_millis(100), p(1e-6));
         (choice.links, choice.copies, choice.is_enough)
     };
-    assert_eq!(choose(&[0.1, 0.1], 20), (2, 1, true), "0.1^6 is 1e-6");
-    assert_eq!(choose(&[0.284, 0.284], 20), (2, 2, true));
+    assert_eq!(choose(&[0.1, 0.1], 20), (2, 2, true), "0.1^6 is 1e-6, but 0.1^2 too many repetitions");
+    assert_eq!(choose(&[0.04, 0.04], 20), (2, 1, true));
+    assert_eq!(choose(&[0.284, 0.284], 20), (2, 3, true));
     assert_eq!(choose(&[0.284, 0.284], 60), (2, 3, true));
     assert_eq!(choose(&[0.3, 0.01, 0.01], 20), (2, 1, true), "the worst is left alone");
     assert_eq!(choose(&[0.5], 60), (1, copies::MAX_COPIES, false));

@@ -41,7 +41,7 @@ fn without_options_it_is_the_papers_experiment() {
     }
     assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
     let value = json(&[]);
-    assert_eq!(value["aquila"]["choice"]["copies"], 2);
+    assert_eq!(value["aquila"]["choice"]["copies"], 3);
     assert_eq!(value["rows"][0]["completion"]["seconds_paper"], 86.70234636871508);
     assert_eq!(value["links_for_lifetime"]["exact"], 12_367);
 }
