@@ -37,7 +37,8 @@ use variation::Variation;
 pub struct Fpv2Config {
     /// Capacity assumed before anything is known.
     pub initial: Bitrate,
-    /// η: share of the capacity that video gets ([AQUILA eq. 7] γ), while the capacity is steady; a fiftieth less while it varies.
+    /// η: share of the capacity that video gets ([AQUILA eq. 7] γ), while the capacity is steady and 3 Mbit/s: of less it gets more,
+    /// see [`UTILISATION_PER_HALF`]; a fiftieth less while it varies, whatever it is.
     pub utilisation: f64,
     /// τ: a queue is worked off within this time.
     pub horizon: Duration,
@@ -96,6 +97,11 @@ const UNPROVEN_ROOM: Bitrate = Bitrate::kbps(20);
 const FREE_UPDATES: u32 = 10;
 /// Of η, while the capacity varies.
 const UTILISATION_VARYING: f64 = 0.98;
+/// While it is steady: so much more of each half of this rate, within bounds. What a frame waits behind itself is the share of the
+/// link that it takes, whatever the rate; what that share is worth to the picture is the more the lower the rate.
+const UTILISATION_PER_HALF: f64 = 0.02;
+const UTILISATION_RATE: f64 = 3e6;
+const UTILISATION_BOUNDS: (f64, f64) = (-0.02, 0.026);
 /// In place of the pacing gain until the link has been found.
 const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
@@ -213,8 +219,11 @@ impl Fpv2 {
 
     /// Of what is ours of the link, what video gets.
     fn share(&self) -> f64 {
-        let varying = 1.0 - (1.0 - UTILISATION_VARYING) * self.variation.share();
-        self.config.utilisation * varying * self.reaction.share()
+        let halves = (UTILISATION_RATE / self.ours().0.max(1) as f64).log2();
+        let (least, most) = UTILISATION_BOUNDS;
+        let steady = self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most);
+        let varying = self.config.utilisation * UTILISATION_VARYING;
+        (steady + (varying - steady) * self.variation.share()) * self.reaction.share()
     }
 
     /// Bytes that wait in the network: what is in flight beyond what the path holds.
