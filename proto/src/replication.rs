@@ -25,7 +25,7 @@ pub struct Reliability {
     pub deadline: Duration,
     /// The chance that all copies that leave at once are lost, and a repetition has to be waited for, stays below this.
     pub repeats: f64,
-    /// What may be spent on copies that were not asked for by a missing receipt, over all bearers; never more than a twentieth
+    /// What may be spent on copies that were not asked for by a missing receipt, over all bearers; never more than a tenth
     /// of what these carry. The second copy, on a second bearer, is always sent.
     pub budget: Bitrate,
 }
@@ -117,7 +117,7 @@ pub struct Budget {
 }
 
 /// Of what the bearers carry.
-const SHARE: u64 = 20;
+const SHARE: u64 = 10;
 
 impl Budget {
     /// Whether there is something left at `now_us`, on a clock that does not go backwards, of what `most` allows where the bearers
@@ -285,7 +285,7 @@ mod tests {
         // A slow bearer is not filled with copies.
         let mut budget = Budget::default();
         budget.has_some(0, Bitrate::kbps(100), Bitrate::kbps(100));
-        budget.spend(ByteCount(625));
+        budget.spend(ByteCount(1_250));
         assert!(!budget.has_some(0, Bitrate::kbps(100), Bitrate::kbps(100)));
     }
 

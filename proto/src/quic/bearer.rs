@@ -339,11 +339,10 @@ impl QuicBearer {
     }
 
     fn start(&mut self, now: Instant, remote: SocketAddr) -> Result<ConnectionId, noq_proto::ConnectError> {
-        let gate = Arc::new(OpenGate::new(self.rtt.clone()));
         let mut config = self.client_config.clone();
-        config.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
+        config.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, OpenGate::new(self.rtt.clone()))));
         let (handle, connection) = self.endpoint.connect(now, config, remote, tls::SERVER_NAME)?;
-        Ok(self.add(Conn::new(self.next_connection, now, handle, connection, gate, remote)))
+        Ok(self.add(Conn::new(self.next_connection, now, handle, connection, remote)))
     }
 
     /// A client's tickets, to be kept over a restart, if they changed since the last call. Secret.
@@ -515,11 +514,6 @@ impl QuicBearer {
         self.pump(now);
     }
 
-    /// Bytes in flight on the connection in use.
-    pub fn in_flight(&self) -> u64 {
-        self.active_ref().map_or(0, |conn| conn.gate.in_flight())
-    }
-
     /// Smoothed round-trip time of the connection in use.
     pub fn rtt(&self) -> Option<Duration> {
         self.active_ref()?.inner.rtt(noq_proto::PathId::ZERO)
@@ -568,12 +562,11 @@ impl QuicBearer {
             return self.endpoint.ignore(incoming);
         }
         let offered = offered_protocols(&incoming);
-        let gate = Arc::new(OpenGate::new(self.rtt.clone()));
         let Ok(mut server) = self.accept_config() else { return self.endpoint.ignore(incoming) };
-        server.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, Arc::clone(&gate))));
+        server.transport_config(Arc::new(transport::config(self.config.mtu, IDLE, OpenGate::new(self.rtt.clone()))));
         match self.endpoint.accept(incoming, now, &mut response, Some(Arc::new(server))) {
             Ok((handle, connection)) => {
-                let mut conn = Conn::new(self.next_connection, now, handle, connection, gate, from);
+                let mut conn = Conn::new(self.next_connection, now, handle, connection, from);
                 conn.offered = offered;
                 self.add(conn);
             }
@@ -593,7 +586,7 @@ impl QuicBearer {
         oldest.map(|conn| conn.abandon(now)).is_some()
     }
 
-    /// Each connection has a gate of its own, hence a transport configuration of its own.
+    /// The gate may be asked to leave round trips anywhere, hence each connection has a transport configuration of its own.
     fn accept_config(&self) -> Result<ServerConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         Self::server_config(&self.config, &provider, &self.clock)

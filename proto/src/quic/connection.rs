@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +13,6 @@ use rustls::pki_types::CertificateDer;
 
 use super::awake::Awake;
 use super::bearer::{BearerEvent, ConnectionId, DisconnectReason, Handle};
-use super::transport::OpenGate;
 use crate::identity::PublicKey;
 
 /// Largest message on a stream of its own; the peer is authenticated, but may be broken.
@@ -52,7 +50,6 @@ pub(super) struct Conn {
     pub id: ConnectionId,
     pub handle: Handle,
     pub inner: Awake,
-    pub gate: Arc<OpenGate>,
     pub remote: SocketAddr,
     /// Protocols the client offered, if ours is not among them.
     pub offered: Option<String>,
@@ -74,20 +71,12 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub fn new(
-        id: ConnectionId,
-        since: Instant,
-        handle: Handle,
-        inner: Connection,
-        gate: Arc<OpenGate>,
-        remote: SocketAddr,
-    ) -> Self {
+    pub fn new(id: ConnectionId, since: Instant, handle: Handle, inner: Connection, remote: SocketAddr) -> Self {
         let had_early_data = inner.side() == Side::Client && inner.has_0rtt();
         Self {
             id,
             handle,
             inner: Awake::new(inner),
-            gate,
             remote,
             offered: None,
             connected: false,

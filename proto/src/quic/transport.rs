@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
@@ -30,12 +29,12 @@ pub(super) const SEND_BUFFER: usize = 1 << 16;
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Transport parameters for a UDP payload of `mtu` bytes and a connection that is given up after `idle`.
-pub(super) fn config(mtu: u16, idle: Duration, gate: Arc<OpenGate>) -> TransportConfig {
+pub(super) fn config(mtu: u16, idle: Duration, gate: OpenGate) -> TransportConfig {
     let mut ack = AckFrequencyConfig::default();
     ack.ack_eliciting_threshold(VarInt::from_u32(ACK_THRESHOLD)).max_ack_delay(Some(MAX_ACK_DELAY));
     let mut config = TransportConfig::default();
     config
-        .congestion_controller_factory(gate)
+        .congestion_controller_factory(Arc::new(gate))
         .ack_frequency_config(Some(ack))
         .initial_rtt(INITIAL_RTT)
         // Equal, or black-hole detection lowers the MTU after congestion loss and datagrams stop fitting.
@@ -52,11 +51,9 @@ pub(super) fn config(mtu: u16, idle: Duration, gate: Arc<OpenGate>) -> Transport
     config
 }
 
-/// QUIC's own congestion controller, replaced by one that never holds anything back: the gate is our scheduler's. It
-/// only counts what is in flight.
-#[derive(Debug, Default)]
+/// QUIC's own congestion controller, replaced by one that never holds anything back: the gate is our scheduler's.
+#[derive(Debug, Clone, Default)]
 pub(super) struct OpenGate {
-    in_flight: Arc<AtomicU64>,
     /// Where a borrowed controller looks for the round-trip time.
     rtt: Option<RttSlot>,
 }
@@ -64,60 +61,27 @@ pub(super) struct OpenGate {
 impl OpenGate {
     /// A gate whose estimates of the round-trip time are left there.
     pub fn new(rtt: Option<RttSlot>) -> Self {
-        Self { rtt, ..Self::default() }
-    }
-
-    /// Bytes of UDP payload sent and neither acknowledged nor declared lost.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.load(Ordering::Relaxed)
+        Self { rtt }
     }
 }
 
 impl ControllerFactory for OpenGate {
     fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
-        // A new path begins: what was in flight on the old one is no longer counted by QUIC either.
-        self.in_flight.store(0, Ordering::Relaxed);
-        Box::new(Tap { in_flight: self.in_flight.clone(), rtt: self.rtt.clone() })
-    }
-}
-
-#[derive(Debug, Clone)]
-struct Tap {
-    in_flight: Arc<AtomicU64>,
-    rtt: Option<RttSlot>,
-}
-
-impl Tap {
-    fn release(&self, bytes: u64) {
-        let left = self.in_flight.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.in_flight.store(left, Ordering::Relaxed);
+        Box::new(Self::clone(&self))
     }
 }
 
 /// Wider than anything that can be in flight, and above `u32::MAX`, which turns the pacer off.
 const NO_WINDOW: u64 = 1 << 40;
 
-impl Controller for Tap {
-    fn on_packet_sent(&mut self, _now: Instant, bytes: u16, _pn: u64) {
-        self.in_flight.fetch_add(u64::from(bytes), Ordering::Relaxed);
-    }
-
-    fn on_ack(&mut self, _now: Instant, _sent: Instant, bytes: u64, _pn: u64, _app_limited: bool, rtt: &RttEstimator) {
+impl Controller for OpenGate {
+    fn on_ack(&mut self, _now: Instant, _sent: Instant, _bytes: u64, _pn: u64, _app_limited: bool, rtt: &RttEstimator) {
         if let Some(slot) = &self.rtt {
             slot.put(rtt);
         }
-        self.release(bytes);
-    }
-
-    fn on_end_acks(&mut self, _now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
-        self.in_flight.store(in_flight, Ordering::Relaxed);
     }
 
     fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {}
-
-    fn on_packet_lost(&mut self, lost_bytes: u16, _pn: u64, _now: Instant) {
-        self.release(u64::from(lost_bytes));
-    }
 
     fn on_mtu_update(&mut self, _new_mtu: u16) {}
 

@@ -105,8 +105,8 @@ impl Session {
         match take_varint(&mut rest) {
             Some(flow::MESSAGE) => {
                 let start = bytes.len() - rest.len();
-                self.receipts.on_stream(connection.bearer());
                 self.on_message(now, connection, bytes.slice(start..), early);
+                self.receipts.on_stream(connection.bearer());
             }
             Some(flow::HELLO) if !early => match Hello::parse(rest) {
                 Some(hello) => self.on_hello(connection, hello),

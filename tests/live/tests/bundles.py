@@ -1,6 +1,6 @@
 """Bundles: our node against dtn7, a foreign one, over TCPCLv4 on loopback.
 
-dtn7 is looked for in $DTN7/bin and on the path. It is not installed by anybody but you:
+dtn7 is looked for in $DTN7/bin and on the path. `.ci/run live` installs it; by hand:
 
     cargo install --locked dtn7 --version 0.21.0 --root /opt/dtn7 && DTN7=/opt/dtn7 tests/live/run -k bundles
 """
