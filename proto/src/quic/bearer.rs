@@ -586,7 +586,7 @@ impl QuicBearer {
         oldest.map(|conn| conn.abandon(now)).is_some()
     }
 
-    /// The gate may be asked to leave round trips anywhere, hence each connection has a transport configuration of its own.
+    /// Of one connection: whom its gate leaves round trips to may have changed since the last one.
     fn accept_config(&self) -> Result<ServerConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         Self::server_config(&self.config, &provider, &self.clock)

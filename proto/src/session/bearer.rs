@@ -232,9 +232,11 @@ impl Bearer {
         self.outbound.is_live_now() && self.silence.state() == LinkState::Up
     }
 
-    /// Smoothed round trip: of this connection's heartbeats and reports, of its handshake before the first of them.
+    /// Smoothed round trip: of this connection's heartbeats and reports, of its handshake before the first of them. A radio measures
+    /// its own.
     pub fn measured_rtt(&self) -> Option<Duration> {
-        self.round_trip.smoothed().or_else(|| self.carrier.rtt())
+        let ours = self.round_trip.smoothed().filter(|_| !self.carrier.is_radio());
+        ours.or_else(|| self.carrier.rtt())
     }
 
     /// Smoothed round trip, or what is taken for one.

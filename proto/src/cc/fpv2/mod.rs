@@ -221,7 +221,7 @@ impl Fpv2 {
     fn share(&self) -> f64 {
         let halves = (UTILISATION_RATE / self.ours().0.max(1) as f64).log2();
         let (least, most) = UTILISATION_BOUNDS;
-        let steady = self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most);
+        let steady = (self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most)).min(1.0);
         let varying = self.config.utilisation * UTILISATION_VARYING;
         (steady + (varying - steady) * self.variation.share()) * self.reaction.share()
     }
