@@ -6,7 +6,8 @@
 
 Transports: rtp, fec (RTP with 10 % of ULPFEC), gcc (RTP as WebRTC has it: Google's congestion control by transport-wide feedback, lost packets sent
 again, key frames on request), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (MPEG-TS). FILE holds raw pictures, 1280x720, I420.
-The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms.
+The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms; with a recovery point every two seconds, but for those whose
+receiver can ask for one (gcc, and ours by --control).
 
 The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash; a picture that was left
 out has no bytes; not quite in order) and PREFIX.h264, the receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The
@@ -39,6 +40,8 @@ TWCC = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-0
 GCC_CAPS = f"{RTP_CAPS},extmap-1=(string){TWCC},rtcp-fb-nack-pli=(boolean)true,rtcp-fb-transport-cc=(boolean)true"
 # Of those who find the rate themselves.
 LEAST_KBPS, MOST_KBPS = 150, 10_000
+# Pictures between recovery points: two seconds, or never where they are asked for.
+KEY_INT, KEY_INT_ASKED = 60, 1_000_000
 AU_CAPS = "video/x-h264,stream-format=byte-stream,alignment=au"
 SRT_LATENCY_MS = {"srt": 120, "srt-adaptive": 2000}
 
@@ -172,9 +175,10 @@ def send(args):
         start=args.kbps * 1000,
     )
     caps = f"video/x-raw,format=I420,width={SIZE[0]},height={SIZE[1]},framerate={RATE}/1"
+    key_int = KEY_INT_ASKED if args.control or args.transport == "gcc" else KEY_INT
     pipeline = Gst.parse_launch(
         f"appsrc name=in format=time is-live=true caps={caps} ! x264enc name=encoder tune=zerolatency speed-preset=superfast"
-        f" vbv-buf-capacity={VBV_MS} key-int-max=60 threads=1 sliced-threads=false byte-stream=true bitrate={args.kbps}"
+        f" vbv-buf-capacity={VBV_MS} key-int-max={key_int} threads=1 sliced-threads=false byte-stream=true bitrate={args.kbps}"
         f" ! {AU_CAPS} ! identity name=tap ! {text}"
     )
     encoder, source, tap = (pipeline.get_by_name(name) for name in ("encoder", "in", "tap"))
