@@ -96,6 +96,12 @@ impl Disk {
         Ok(())
     }
 
+    /// The file of the segment that is ours: its lock is held as long as this is open.
+    #[cfg(test)]
+    pub fn lock(&self) -> Option<fs::File> {
+        self.current.as_ref().and_then(|writer| writer.file().try_clone().ok())
+    }
+
     /// Up to where our segments are synced.
     #[cfg(test)]
     pub fn synced(&self) -> Vec<(i64, u64)> {

@@ -249,6 +249,8 @@ impl Depot {
         if !self.pending.is_empty() {
             self.flush()?;
         }
+        // With a segment comes what its last writer left, and goes: nothing of that is to count as there.
+        self.disk.writer(&mut self.db)?;
         self.staging.begin();
         Ok(())
     }

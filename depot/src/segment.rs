@@ -75,6 +75,11 @@ impl Writer {
         Ok(Some(Self { number, end: 0, synced: 0, path, file }))
     }
 
+    #[cfg(test)]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Bytes that the file really has.
     pub fn len_on_disk(&self) -> Result<u64, DepotError> {
         Ok(self.file.metadata().map_err(DepotError::at(&self.path))?.len())

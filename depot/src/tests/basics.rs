@@ -3,6 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use aquila_proto::transfer::Kind;
 
+use super::kills::sound;
 use super::*;
 use crate::{DepotError, Filter, Source, View};
 
@@ -363,6 +364,24 @@ fn another_process_may_put_and_is_seen() {
     drop(open(&temp, SHIP));
     assert_eq!(command.commit().unwrap().queued, [three.object]);
     assert_eq!(three.number, 3);
+}
+
+#[test]
+fn a_lock_that_outlives_its_process_for_a_moment_loses_nothing() {
+    // As of one that was killed while it was starting another program.
+    let temp = Temp::new();
+    let mut ship = open(&temp, SHIP);
+    let file = temp.file("a", &noise(1, 200_000));
+    ship.put(&file, "a", &PutOptions::default()).unwrap();
+    ship.flush().unwrap();
+    let lock = ship.disk.lock().unwrap();
+    drop(ship);
+    let mut ship = open(&temp, SHIP);
+    drop(lock);
+    let put = ship.put(&file, "b", &PutOptions::default()).unwrap();
+    let committed = ship.commit().unwrap();
+    assert_eq!((committed.queued, committed.lost), (vec![put.object], Vec::new()));
+    sound(&ship);
 }
 
 #[test]
