@@ -37,6 +37,8 @@ const LIFT_MARGIN_US: f64 = 3_000.0;
 #[derive(Debug)]
 pub(super) struct Base {
     minimum: Minimum<i64>,
+    /// Of large packets alone: where heartbeats have told the base a full packet takes longer, and that is no queue.
+    large: Minimum<i64>,
     /// What the clocks have drifted since then, as far as round trips tell, and when that was looked at.
     lift_us: f64,
     lifted: Option<Instant>,
@@ -63,6 +65,7 @@ impl Base {
     pub fn new() -> Self {
         Self {
             minimum: Minimum::new(MEMORY),
+            large: Minimum::new(MEMORY),
             lift_us: 0.0,
             lifted: None,
             last_large: None,
@@ -77,6 +80,7 @@ impl Base {
     pub fn on_delay(&mut self, now: Instant, delay_us: i64, bytes: u64) -> Option<i64> {
         if bytes >= LARGE {
             self.last_large = Some(now);
+            self.large.update(now, delay_us);
         }
         let without_large = self.last_large.map(|at| now.saturating_duration_since(at));
         if bytes < LARGE && without_large.is_some_and(|time| time < LARGE_MEMORY) {
@@ -106,6 +110,13 @@ impl Base {
     /// Smallest (receive clock - send clock), µs.
     pub fn value(&self) -> Option<i64> {
         self.minimum.value().map(|least| least.saturating_add(self.lift_us as i64))
+    }
+
+    /// Of what a packet of `bytes` waited, µs, what it did not take itself, at so many bytes a second.
+    pub fn met_us(&self, waited_us: i64, bytes: u64, capacity: f64) -> i64 {
+        let longer = self.large.value().zip(self.minimum.value()).map_or(0, |(large, least)| large - least);
+        let takes = (bytes as f64 / capacity.max(1.0) * 1e6) as i64;
+        waited_us - longer.min(takes)
     }
 
     /// Both ways together cannot take less than the least round trip; if they seem to, the receiver's clock is the faster one,
@@ -167,8 +178,12 @@ impl Base {
             return None;
         }
         self.risen = Some((now, before + rise));
-        let base = self.value()? + rise.as_micros() as i64;
-        self.minimum.reset_to(now, base);
+        let by = rise.as_micros() as i64 + self.lift_us as i64;
+        for minimum in [&mut self.minimum, &mut self.large] {
+            if let Some(least) = minimum.value() {
+                minimum.reset_to(now, least.saturating_add(by));
+            }
+        }
         self.lift_us = 0.0;
         self.recent.clear();
         self.test = None;
@@ -177,8 +192,10 @@ impl Base {
 
     /// Others keep a queue: the base stays what it was, and whether it has risen cannot be found out.
     pub fn hold(&mut self, now: Instant) {
-        if let Some(base) = self.minimum.value() {
-            self.minimum.update(now, base);
+        for minimum in [&mut self.minimum, &mut self.large] {
+            if let Some(least) = minimum.value() {
+                minimum.update(now, least);
+            }
         }
         self.test = None;
     }

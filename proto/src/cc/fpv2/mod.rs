@@ -339,7 +339,7 @@ impl Controller for Fpv2 {
             if let Some(queue_us) = self.base.on_delay(now, delay_us, packet.bytes.0) {
                 self.queue_us = queue_us;
                 if packet.leads {
-                    self.led_us = queue_us;
+                    self.led_us = self.base.met_us(queue_us, packet.bytes.0, self.capacity.0 as f64 / 8.0);
                 }
             }
             self.company.on_arrival(now, packet.sent_us, arrived_us, packet.bytes.0, packet.leads);

@@ -232,6 +232,27 @@ fn a_receivers_clock_that_runs_faster_is_no_queue() {
 }
 
 #[test]
+fn full_packets_take_longer_than_heartbeats_and_that_is_no_queue() {
+    // 1 Mbit/s: a heartbeat takes 0.8 ms, a full packet 9.6 ms, on a path of 20 ms.
+    let (heartbeat, full, capacity) = (20_800, 29_600, 125_000.0);
+    let mut base = Base::new();
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    (0..10).for_each(|n| assert_eq!(base.on_delay(at(n * 100), heartbeat, 100), Some(0)));
+    let mut met = |ms, delay_us| {
+        let waited_us = base.on_delay(at(ms), delay_us, 1200).unwrap();
+        base.met_us(waited_us, 1200, capacity)
+    };
+    assert_eq!(met(1_000, full), 0);
+    assert_eq!(met(1_033, full + 15_000), 15_000);
+    // A queue that has been there since video began is one.
+    let mut base = Base::new();
+    base.on_delay(start, heartbeat, 100);
+    let waited_us = base.on_delay(at(100), full + 15_000, 1200).unwrap();
+    assert!(base.met_us(waited_us, 1200, capacity) > 14_000);
+}
+
+#[test]
 fn what_is_held_back_by_the_window_alone_grows_as_at_first_after_ten_updates() {
     let mut link = FakeLink { flooded: true, ..FakeLink::new(Bitrate::mbps(2)) };
     let mut controller = controller();
