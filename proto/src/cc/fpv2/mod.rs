@@ -38,7 +38,7 @@ pub struct Fpv2Config {
     /// Capacity assumed before anything is known.
     pub initial: Bitrate,
     /// η: share of the capacity that video gets ([AQUILA eq. 7] γ), while the capacity is steady and 3 Mbit/s: of less it gets more,
-    /// see [`UTILISATION_PER_HALF`]; a fiftieth less while it varies, whatever it is.
+    /// see [`UTILISATION_PER_HALF`]; a hundredth less while it varies, whatever it is.
     pub utilisation: f64,
     /// τ: a queue is worked off within this time.
     pub horizon: Duration,
@@ -96,7 +96,7 @@ const UNPROVEN_ROOM: Bitrate = Bitrate::kbps(20);
 /// he grows as at first.
 const FREE_UPDATES: u32 = 10;
 /// Of η, while the capacity varies.
-const UTILISATION_VARYING: f64 = 0.98;
+const UTILISATION_VARYING: f64 = 0.99;
 /// While it is steady: so much more of each half of this rate, within bounds. What a frame waits behind itself is the share of the
 /// link that it takes, whatever the rate; what that share is worth to the picture is the more the lower the rate.
 const UTILISATION_PER_HALF: f64 = 0.02;
