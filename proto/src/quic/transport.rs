@@ -21,6 +21,9 @@ const MAX_STREAMS: u32 = 4096;
 /// gives acknowledgements packets of their own, and 70 a second would be a twenty-fifth of a link of 1 Mbit/s.
 const ACK_THRESHOLD: u32 = 31;
 const MAX_ACK_DELAY: Duration = Duration::from_millis(100);
+/// The same where a borrowed controller measures round trips by them: with those above BBR took S2's for what it was a queue ago.
+const LENT_ACK_THRESHOLD: u32 = 9;
+const LENT_MAX_ACK_DELAY: Duration = Duration::from_millis(5);
 
 /// Bytes of datagrams that wait in QUIC at most; but for a packet's worth none do.
 pub(super) const SEND_BUFFER: usize = 1 << 16;
@@ -30,8 +33,12 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Transport parameters for a UDP payload of `mtu` bytes and a connection that is given up after `idle`.
 pub(super) fn config(mtu: u16, idle: Duration, gate: OpenGate) -> TransportConfig {
+    let (threshold, delay) = match gate.rtt {
+        Some(_) => (LENT_ACK_THRESHOLD, LENT_MAX_ACK_DELAY),
+        None => (ACK_THRESHOLD, MAX_ACK_DELAY),
+    };
     let mut ack = AckFrequencyConfig::default();
-    ack.ack_eliciting_threshold(VarInt::from_u32(ACK_THRESHOLD)).max_ack_delay(Some(MAX_ACK_DELAY));
+    ack.ack_eliciting_threshold(VarInt::from_u32(threshold)).max_ack_delay(Some(delay));
     let mut config = TransportConfig::default();
     config
         .congestion_controller_factory(Arc::new(gate))
