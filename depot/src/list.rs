@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::db;
 use crate::depot::Depot;
 use crate::error::DepotError;
-use crate::state::{self, Origin, State};
+use crate::state::{self, Origin, SEEN, State};
 
 /// A store that is only looked at, beside whoever writes.
 #[derive(Debug)]
@@ -134,14 +134,16 @@ impl Depot {
 }
 
 fn summary(db: &Connection) -> Result<Vec<Total>, DepotError> {
-    let mut find = db.prepare_cached(
-        "SELECT state, count(*), sum(size), sum(wire_len) FROM object WHERE state > 0 GROUP BY state ORDER BY state",
-    )?;
+    let mut find = db.prepare_cached(&format!(
+        "SELECT {SEEN} AS seen, count(*), sum(size), sum(wire_len) FROM object WHERE state > 0 GROUP BY seen"
+    ))?;
     let rows = find.query_map([], |row| {
         let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
         Ok(Total { state: row.get(0)?, objects: number(1)?, size: number(2)?, wire_len: number(3)? })
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut totals = rows.collect::<Result<Vec<Total>, _>>()?;
+    totals.sort_by_key(|total| State::ALL.iter().position(|state| *state == total.state));
+    Ok(totals)
 }
 
 /// Objects in a list; see [`View::list`].
@@ -155,12 +157,12 @@ pub struct Rows<'a> {
 
 impl Rows<'_> {
     fn fetch(&self) -> Result<Vec<(i64, Row)>, DepotError> {
-        let mut find = self.db.prepare_cached(
-            "SELECT id, object, state, origin, kind, source, number, priority, created_s, deadline_s, expires_s,
+        let mut find = self.db.prepare_cached(&format!(
+            "SELECT id, object, {SEEN}, origin, kind, source, number, priority, created_s, deadline_s, expires_s,
                     destination, path, size, wire_len, parts, missing, changed_s, reason
-             FROM object WHERE id > ?1 AND state > 0 AND (?2 = 0 OR state = ?2) AND (?3 = 2 OR (origin <> 2) = ?3)
-             ORDER BY id LIMIT ?4",
-        )?;
+             FROM object WHERE id > ?1 AND state > 0 AND (?2 = 0 OR {SEEN} = ?2) AND (?3 = 2 OR (origin <> 2) = ?3)
+             ORDER BY id LIMIT ?4"
+        ))?;
         let state = self.filter.state.map_or(0, |state| state as i64);
         let is_ours = self.filter.is_ours.map_or(2, i64::from);
         let rows = find.query_map((self.after, state, is_ours, PAGE as i64), |row| {

@@ -11,7 +11,7 @@ use crate::error::DepotError;
 
 /// How far an object is. It only ever goes on from one to a later one, save that an object in custody of which a chunk turns out to be
 /// damaged is incomplete again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Put here, and not yet with anybody else.
     Queued = 1,
@@ -27,18 +27,33 @@ pub enum State {
     Expired = 6,
     /// It could not be handed over, and never can.
     Refused = 7,
+    /// Coming from another store, all there and verified, and not yet sure to survive a power cut. Those who look see it; the database has it
+    /// as [`State::Partial`] with nothing missing.
+    Verified = 8,
 }
+
+/// The state that those who look see, of a row of the database.
+pub const SEEN: &str = "CASE WHEN state = 2 AND missing = 0 THEN 8 ELSE state END";
 
 impl State {
     /// All of them, in order.
-    pub const ALL: [Self; 7] =
-        [Self::Queued, Self::Partial, Self::Custody, Self::Delivered, Self::Released, Self::Expired, Self::Refused];
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Partial,
+        Self::Verified,
+        Self::Custody,
+        Self::Delivered,
+        Self::Released,
+        Self::Expired,
+        Self::Refused,
+    ];
 
     /// What people call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
             Self::Partial => "partial",
+            Self::Verified => "verified",
             Self::Custody => "custody",
             Self::Delivered => "delivered",
             Self::Released => "released",

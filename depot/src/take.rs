@@ -139,7 +139,7 @@ impl Depot {
             return Ok(Verdict::Refuse(Refusal::Ours));
         }
         match object.state {
-            State::Partial => {}
+            State::Partial | State::Verified => {}
             State::Queued | State::Custody | State::Delivered | State::Released => return Ok(Verdict::HaveCustody),
             State::Expired => return Ok(Verdict::Refuse(Refusal::Expired)),
             State::Refused => return Ok(Verdict::Refuse(Refusal::Useless)),
@@ -325,7 +325,7 @@ impl Depot {
     pub fn is_complete(&self, object: &ObjectId) -> Result<bool, DepotError> {
         let known = state::find(&self.db, object)?.ok_or(DepotError::Unknown(*object))?;
         let arrived = self.arrived.get(&known.id).copied().unwrap_or_default();
-        Ok(known.missing == arrived || known.state > State::Partial)
+        Ok(known.missing == arrived || !matches!(known.state, State::Queued | State::Partial))
     }
 
     /// Chunks that an object has, and how many there are.

@@ -5,8 +5,7 @@ use std::path::Path;
 use aquila_lab::metrics::Metrics;
 use aquila_lab::{judge, plan};
 
-/// BBR is told round trips as QUIC measures them. With acknowledgements that come every 100 ms it took queues for the path, and showed 1 % of
-/// its frames.
+/// BBR is told round trips as QUIC measures them. With acknowledgements that come every 100 ms it showed 2 % of its frames.
 #[test]
 fn bbr_shows_pictures_over_a_steady_link() {
     let plan = aquila_lab::scenarios::text("s2").unwrap().replace("lasts = \"60 s\"", "lasts = \"40 s\"");

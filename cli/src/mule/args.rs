@@ -154,7 +154,7 @@ pub struct PutArgs {
 pub struct LsArgs {
     #[command(flatten)]
     pub at: StoreArgs,
-    /// Only what is in this state: queued, partial, custody, delivered, released, expired or refused
+    /// Only what is in this state: queued, partial, verified, custody, delivered, released, expired or refused
     #[arg(long, value_name = "STATE", value_parser = state)]
     pub state: Option<State>,
     /// Print one JSON object for each

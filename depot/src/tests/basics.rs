@@ -53,6 +53,39 @@ fn a_file_goes_from_ship_to_shore_and_the_receipt_comes_back() {
 }
 
 #[test]
+fn what_is_all_there_is_verified_and_in_custody_when_it_is_synced() {
+    let temp = Temp::new();
+    let (mut ship, mut plane) = (open(&temp, SHIP), open(&temp, PLANE));
+    let put = ship.put(&temp.file("a", &noise(1, 500_000)), "a", &PutOptions::default()).unwrap();
+    ship.commit().unwrap();
+    let candidate = ship.candidates(&key(PLANE), 1, |_| false).unwrap().remove(0);
+    plane.on_offer(&key(SHIP), &candidate.offer()).unwrap();
+    let manifest = ship.load(&put.object, 0).unwrap();
+    plane.on_manifest(&key(SHIP), &put.object, &manifest).unwrap();
+    assert!(candidate.chunks > 1);
+    for part in 1..=candidate.chunks {
+        plane.flush().unwrap();
+        assert_eq!(state(&plane), State::Partial, "without part {part}");
+        let bytes = ship.load(&put.object, part).unwrap();
+        plane.store(&put.object, part, &bytes).unwrap();
+    }
+    plane.flush().unwrap();
+    assert_eq!(state(&plane), State::Verified);
+    let in_state = |state| plane.list(Filter { state: Some(state), is_ours: None }).count();
+    assert_eq!((in_state(State::Verified), in_state(State::Partial)), (1, 0));
+    plane.commit().unwrap();
+    assert_eq!(state(&plane), State::Custody);
+}
+
+/// The state of the only object, as a list and a summary have it.
+fn state(depot: &Depot) -> State {
+    let [total] = depot.summary().unwrap()[..] else { panic!("one state") };
+    let row = depot.list(Filter::default()).next().unwrap().unwrap();
+    assert_eq!((row.state, total.objects), (total.state, 1));
+    row.state
+}
+
+#[test]
 fn a_rewritten_log_sends_what_changed() {
     let temp = Temp::new();
     let (mut ship, mut plane) = (open(&temp, SHIP), open(&temp, PLANE));

@@ -112,7 +112,8 @@ impl Base {
         self.minimum.value().map(|least| least.saturating_add(self.lift_us as i64))
     }
 
-    /// Of what a packet of `bytes` waited, µs, what it did not take itself, at so many bytes a second.
+    /// `waited_us` of [`Self::on_delay`] without what a packet of `bytes` takes longer than a small one, which the base may be of: no more
+    /// than it takes at `capacity` bytes a second, so that a queue that was always there remains one.
     pub fn met_us(&self, waited_us: i64, bytes: u64, capacity: f64) -> i64 {
         let longer = self.large.value().zip(self.minimum.value()).map_or(0, |(large, least)| large - least);
         let takes = (bytes as f64 / capacity.max(1.0) * 1e6) as i64;
