@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 33] = [
+const SHIPPED: [(&str, &str); 34] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -20,6 +20,7 @@ const SHIPPED: [(&str, &str); 33] = [
     ("s3", include_str!("../scenarios/s3.toml")),
     ("s4", include_str!("../scenarios/s4.toml")),
     ("steps", include_str!("../scenarios/steps.toml")),
+    ("trickle", include_str!("../scenarios/trickle.toml")),
     ("blackouts", include_str!("../scenarios/blackouts.toml")),
     ("shifts", include_str!("../scenarios/shifts.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),

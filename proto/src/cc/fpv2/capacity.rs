@@ -10,8 +10,9 @@
 //! on a recorded drive (docs/congestion.md).
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::cc::minimum::Minimum;
 use crate::{Bitrate, ByteCount};
 
 /// Span of a measurement, and how far it reaches back for [`MIN_PAIRS`].
@@ -32,8 +33,16 @@ const AS_IT_LEFT: f64 = 0.9;
 const OUTAGE_US: u64 = 150_000;
 /// Above this share of what the link was seen to take time for, it always had something to do.
 const BUSY_SHARE: f64 = 0.8;
+/// What a packet that came alone is taken to have spent on the link, at least: timestamps are not perfect.
+const LEAST_ALONE_US: u64 = 1_000;
+/// Where there are so many within [`SPAN_US`], they tell of the link as it is.
+const FRESH_PAIRS: usize = 6;
+/// What packets prove that left one by one is to be so much more than what older ones brought.
+const FASTER: f64 = 1.5;
 /// Smaller packets take their time by their number, not by their size.
 const LEAST_BYTES: u64 = 200;
+/// The least delay of smaller packets is that of this long.
+const SMALL_SPAN: Duration = Duration::from_secs(10);
 /// Samples kept: 480 ms at 100 Mbit/s.
 const MAX_SAMPLES: usize = 4096;
 
@@ -57,6 +66,13 @@ pub(super) enum Verdict {
         /// The rate within trains, which it carries at least.
         at_least: Bitrate,
     },
+    /// There are no trains, but packets that left one by one came sooner than they would have over a link of less than this, if the
+    /// path alone takes no longer than the quickest small packet did.
+    Quick {
+        /// What arrived, pauses included.
+        received: Bitrate,
+        up_to: Bitrate,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +84,8 @@ struct Sample {
     taken_us: Option<u64>,
     /// Since the packet before it left, within a train.
     gap_us: Option<u64>,
+    /// What it took longer than a small packet, if it left alone.
+    alone_us: Option<u64>,
     /// The packet before it was still under way when this one would have come over a free link.
     busy: bool,
     /// That it had something to do follows from a delay that may be the path's.
@@ -75,9 +93,11 @@ struct Sample {
 }
 
 /// Arrivals of late.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Trains {
     samples: VecDeque<Sample>,
+    /// Least (receive clock - send clock) of packets that take next to no time, µs.
+    small_us: Minimum<i64>,
     /// When the last packet left, and the latest arrival.
     last: Option<(u64, u64)>,
     /// The last arrival came after [`OUTAGE_US`].
@@ -85,11 +105,17 @@ pub(super) struct Trains {
 }
 
 impl Trains {
+    pub fn new() -> Self {
+        Self { samples: VecDeque::new(), small_us: Minimum::new(SMALL_SPAN), last: None, paused: false }
+    }
+
     /// Takes in an arrival, in order of sending. `free_us`: smallest (receive clock - send clock) of a packet that meets no
     /// queue; `doubtful_us`: a delay over that which may be the path's.
-    pub fn on_arrival(&mut self, packet: Arrival, free_us: i64, doubtful_us: i64) {
+    pub fn on_arrival(&mut self, now: Instant, packet: Arrival, free_us: i64, doubtful_us: i64) {
         let Arrival { sent_us, arrived_us, bytes } = packet;
+        let delay_us = arrived_us as i64 - sent_us as i64;
         if bytes < LEAST_BYTES {
+            self.small_us.update(now, delay_us);
             return;
         }
         let latest = self.last.map_or(arrived_us, |(_, latest)| latest.max(arrived_us));
@@ -100,7 +126,8 @@ impl Trains {
         let taken_us = arrived_us.saturating_sub(last_arrived_us);
         let paused = std::mem::replace(&mut self.paused, taken_us > OUTAGE_US);
         let is_outage = taken_us > OUTAGE_US && !paused;
-        let queue_us = arrived_us as i64 - sent_us as i64 - free_us;
+        let queue_us = delay_us - free_us;
+        let alone_us = self.small_us.value().filter(|_| !in_train).map(|least_us| delay_us - least_us.min(free_us));
         if self.samples.len() == MAX_SAMPLES {
             self.samples.pop_front();
         }
@@ -111,6 +138,7 @@ impl Trains {
             busy,
             taken_us: ((in_train || busy) && !is_outage).then_some(taken_us),
             gap_us: in_train.then_some(gap_us),
+            alone_us: alone_us.map(|us| us.max(0) as u64),
             doubtful: !in_train && queue_us > doubtful_us,
         });
     }
@@ -132,13 +160,15 @@ impl Trains {
                 return verdict;
             }
         }
-        self.judge(newest, found, false, 0).or_else(|| {
+        let judged = self.judge(newest, found, false, 0).or_else(|| {
             // Frames of a packet or two have no trains to speak of.
-            let all = if in_doubt { None } else { Some(self.judge(newest, found, true, 0)) };
-            all.map(|verdict| {
-                verdict.unwrap_or(Verdict::Free { received: self.received(newest), at_least: Bitrate::ZERO })
-            })
-        })
+            self.judge(newest, found, true, 0).filter(|_| !in_doubt)
+        });
+        match judged {
+            Some(verdict) => Some(self.outdated(newest, verdict)),
+            None if in_doubt => None,
+            None => Some(Verdict::Quick { received: self.received(newest), up_to: self.one_by_one(newest) }),
+        }
     }
 
     fn judge(&self, newest: u64, found: bool, with_doubtful: bool, since_us: u64) -> Option<Verdict> {
@@ -180,14 +210,46 @@ impl Trains {
         }
     }
 
+    /// Where too few packets came of late for a judgement, it is old ones that were held back. Those that left one by one since may tell of
+    /// a much faster link.
+    fn outdated(&self, newest: u64, verdict: Verdict) -> Verdict {
+        let Verdict::Limited(carried) = verdict else { return verdict };
+        let recent = self.samples.iter().rev().take_while(|sample| sample.arrived_us + SPAN_US >= newest);
+        if recent.filter(|sample| sample.taken_us.is_some()).count() >= FRESH_PAIRS {
+            return verdict;
+        }
+        let up_to = self.one_by_one(newest);
+        match up_to > carried * FASTER {
+            true => Verdict::Quick { received: self.received(newest), up_to },
+            false => verdict,
+        }
+    }
+
+    /// What packets that left alone prove: the link has carried each in what it took longer than a small one. Where they waited for
+    /// others, it carries more.
+    fn one_by_one(&self, newest: u64) -> Bitrate {
+        let (mut bytes, mut alone_us, mut count) = (0, 0u64, 0);
+        for sample in self.samples.iter().rev().take_while(|sample| sample.arrived_us + SPAN_US >= newest) {
+            if let Some(us) = sample.alone_us {
+                bytes += sample.bytes - LEAST_BYTES;
+                alone_us = alone_us.saturating_add(us.max(LEAST_ALONE_US));
+                count += 1;
+            }
+        }
+        match count < LEAST_PAIRS {
+            true => Bitrate::ZERO,
+            false => Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(alone_us)),
+        }
+    }
+
     fn received(&self, newest: u64) -> Bitrate {
         let span = self.samples.front().map_or(0, |first| newest.saturating_sub(first.arrived_us));
         let bytes = self.samples.iter().map(|sample| sample.bytes).sum();
         Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(span.max(RECEIVED_SPAN_US)))
     }
 
-    /// Forgets everything: what comes next came another way, or after a pause.
+    /// Forgets all trains: what comes next came another way, or after a pause.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        (self.samples, self.last, self.paused) = (VecDeque::new(), None, false);
     }
 }

@@ -70,8 +70,8 @@ pub(super) struct Company {
     pairs: u32,
     /// When pairs were heard of, in [`STEADY_SPAN`].
     heard: VecDeque<Instant>,
-    /// What trains bring, smoothed over [`MINE_SPAN`] and [`RECENT_SPAN`], bit/s.
-    mine: Option<(f64, f64)>,
+    /// What trains bring.
+    mine: Option<Mine>,
     /// Our share of the link, while there are others.
     share: Option<f64>,
     low: Minimum<Duration>,
@@ -81,6 +81,15 @@ pub(super) struct Company {
     full_since: Option<Instant>,
     full: Option<Instant>,
     last: Option<Instant>,
+}
+
+/// What trains bring, bit/s.
+#[derive(Debug, Clone, Copy)]
+struct Mine {
+    since: Instant,
+    /// Smoothed over [`MINE_SPAN`] and [`RECENT_SPAN`].
+    long: f64,
+    recent: f64,
 }
 
 impl Company {
@@ -111,6 +120,10 @@ impl Company {
         let gap_us = arrived_us.saturating_sub(head_arrived_us).max(LEAST_GAP_US);
         let taken = gap_us as f64 / 1e6 / (bytes * 8) as f64;
         let since = self.heard.back().map_or(PAIRS_SPAN, |at| now.saturating_duration_since(*at));
+        if since >= PAIRS_SPAN {
+            // A link that carried next to nothing until now may be another one.
+            (self.pairs, self.mine) = (0, None);
+        }
         self.pairs = self.pairs.saturating_add(1);
         let weight = (1.0 / f64::from(self.pairs).min(PAIRS)).max(since.as_secs_f64() / PAIRS_SPAN.as_secs_f64());
         self.link += (taken - self.link) * weight.min(1.0);
@@ -147,10 +160,12 @@ impl Company {
         self.low.update(now, floor);
         self.forget(now);
         let capacity = capacity.0 as f64;
-        let (mine, recent) = self.mine.get_or_insert((capacity, capacity));
-        *mine += (capacity - *mine) * elapsed / MINE_SPAN;
-        *recent += (capacity - *recent) * elapsed / RECENT_SPAN;
-        let (mine, recent) = (*mine * self.link, *recent * self.link);
+        let mine = self.mine.get_or_insert(Mine { since: now, long: capacity, recent: capacity });
+        mine.long += (capacity - mine.long) * elapsed / MINE_SPAN;
+        mine.recent += (capacity - mine.recent) * elapsed / RECENT_SPAN;
+        // Trains come to what the link carries in steps, pairs tell it at once.
+        let lasts = now.saturating_duration_since(mine.since).as_secs_f64() >= MINE_SPAN;
+        let (mine, recent) = (mine.long * self.link, mine.recent * self.link);
         if floor <= FULL {
             self.full_since = None;
         } else if self.heard.len() >= STEADY_PAIRS {
@@ -162,7 +177,7 @@ impl Company {
         let is_known =
             self.pairs >= FIRST_PAIRS && self.heard.back().is_some_and(|at| now.saturating_duration_since(*at) < STALE);
         self.share = match self.share {
-            None if is_known && mine.max(recent) < COMPANY_BELOW && !satisfied => Some(mine),
+            None if is_known && lasts && mine.max(recent) < COMPANY_BELOW && !satisfied => Some(mine),
             Some(share) if is_known && recent < ALONE_ABOVE => {
                 Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST))
             }
@@ -242,7 +257,7 @@ mod tests {
     #[test]
     fn a_share_grows_until_the_floor_rises_and_ends_with_the_company() {
         let (mut company, mut now) = (Company::new(), Instant::now());
-        run(&mut company, &mut now, 3, 1, Duration::ZERO);
+        run(&mut company, &mut now, 4, 1, Duration::ZERO);
         let before = company.share().expect("a quarter of the link is company");
         run(&mut company, &mut now, 2, 1, Duration::ZERO);
         let grown = company.share().expect("still");
@@ -269,6 +284,21 @@ mod tests {
         now += Duration::from_millis(33);
         company.update(now, Bitrate::mbps(1), Duration::from_millis(150), RTT, false);
         assert!(company.share().expect("still") < Bitrate::mbps(2) * 0.9);
+    }
+
+    #[test]
+    fn a_link_that_comes_back_is_not_shared_until_trains_have_had_time_to_find_it() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 10, 4, Duration::ZERO);
+        // A trickle: no frame of two packets.
+        for _ in 0..300 {
+            now += Duration::from_micros(33_333);
+            company.update(now, Bitrate::kbps(60), Duration::ZERO, RTT, false);
+        }
+        run(&mut company, &mut now, 2, 1, Duration::ZERO);
+        assert_eq!(company.share(), None, "trains are behind, and that is all");
+        run(&mut company, &mut now, 10, 4, Duration::ZERO);
+        assert_eq!(company.share(), None);
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Fpv2 {
             found: false,
             proven_us: None,
             free: 0,
-            trains: Trains::default(),
+            trains: Trains::new(),
             variation: Variation::default(),
             company: Company::new(),
             crowded: false,
@@ -241,7 +241,7 @@ impl Fpv2 {
         let waits =
             !self.base.is_in_doubt() && self.base.floor_us() > base::suspicious_us(self.capacity.0 as f64 / 8.0);
         let verdict = match verdict {
-            Verdict::Free { received, .. } if waits => Verdict::Limited(received),
+            Verdict::Free { received, .. } | Verdict::Quick { received, .. } if waits => Verdict::Limited(received),
             verdict => verdict,
         };
         match verdict {
@@ -256,16 +256,20 @@ impl Fpv2 {
                 let growth = if held_back || !self.found { FIRST_GROWTH } else { GROWTH };
                 let grown = (self.capacity * growth).max(at_least);
                 let proven = at_least * if held_back { FIRST_GROWTH } else { GROWTH };
-                let most = match (self.found, at_least > Bitrate::ZERO) {
-                    (_, false) => received * UNPROVEN_SHARE + UNPROVEN_ROOM,
-                    (false, true) => proven,
-                    // Who sends no faster than the window lets him learns nothing of more.
-                    (true, true) => proven.min(received * GROWTH_SHARE + GROWTH_ROOM),
-                };
+                // Who sends no faster than the window lets him learns nothing of more.
+                let most = if self.found { proven.min(received * GROWTH_SHARE + GROWTH_ROOM) } else { proven };
                 let grown = grown.min(most);
                 if grown > self.capacity {
                     self.capacity = grown;
-                    self.proven_us = Some(now_us).filter(|_| at_least > Bitrate::ZERO);
+                    self.proven_us = Some(now_us);
+                }
+            }
+            Verdict::Quick { received, up_to } => {
+                self.free += 1;
+                let most = up_to.min(received * GROWTH_SHARE + GROWTH_ROOM);
+                let grown = (self.capacity * FIRST_GROWTH).min(most.max(received * UNPROVEN_SHARE + UNPROVEN_ROOM));
+                if grown > self.capacity {
+                    (self.capacity, self.proven_us) = (grown, None);
                 }
             }
         }
@@ -345,7 +349,7 @@ impl Controller for Fpv2 {
             self.company.on_arrival(now, packet.sent_us, arrived_us, packet.bytes.0, packet.leads);
             if let Some(base) = self.base.value() {
                 let arrival = Arrival { sent_us: packet.sent_us, arrived_us, bytes: packet.bytes.0 };
-                self.trains.on_arrival(arrival, base, doubtful_us);
+                self.trains.on_arrival(now, arrival, base, doubtful_us);
             }
         }
         let Some(newest) = newest else { return };

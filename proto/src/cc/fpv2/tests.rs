@@ -289,11 +289,16 @@ fn files_alone_have_20_ms_of_queue_and_11_as_soon_as_somebody_waits_for_somethin
 
 /// Five packets, (left, waited on the way) in µs, on a path of 20 ms.
 fn five(packets: [(u64, u64); 5]) -> Trains {
-    let mut trains = Trains::default();
+    let mut trains = Trains::new();
     for (sent_us, waited_us) in packets {
-        trains.on_arrival(Arrival { sent_us, arrived_us: sent_us + 20_000 + waited_us, bytes: 1200 }, 20_000, 22_000);
+        arrives(&mut trains, sent_us, waited_us, 1200);
     }
     trains
+}
+
+fn arrives(trains: &mut Trains, sent_us: u64, waited_us: u64, bytes: u64) {
+    let packet = Arrival { sent_us, arrived_us: sent_us + 20_000 + waited_us, bytes };
+    trains.on_arrival(Instant::now(), packet, 20_000, 22_000);
 }
 
 #[test]
@@ -311,4 +316,28 @@ fn a_packet_that_is_late_alone_is_no_limit_while_the_link_is_being_found() {
     let waiting = [(0, 0), (1_000, 2_800), (2_000, 5_600), (3_000, 8_400), (4_000, 11_200)];
     let carried = Bitrate::from_transfer(ByteCount(4_800), Duration::from_micros(15_200));
     assert_eq!(five(waiting).verdict(false, false, None), Some(Verdict::Limited(carried)));
+}
+
+#[test]
+fn packets_that_come_one_by_one_tell_of_a_link_that_has_become_faster() {
+    // A packet takes 100 ms, and each waits for the one before it; then one takes 2 ms.
+    let slow = Bitrate::from_transfer(ByteCount(1200), Duration::from_millis(100));
+    let after = |small: bool| {
+        let mut trains = Trains::new();
+        for n in 0..12 {
+            arrives(&mut trains, 33_000 * n, 100_000 + 67_000 * n, 1200);
+        }
+        assert_eq!(trains.verdict(false, true, None), Some(Verdict::Limited(slow)));
+        if small {
+            arrives(&mut trains, 1_230_000, 0, 100);
+        }
+        for n in 0..8 {
+            arrives(&mut trains, 1_240_000 + 33_000 * n, 2_000, 1200);
+        }
+        trains.verdict(false, true, None)
+    };
+    assert_eq!(after(false), Some(Verdict::Limited(slow)), "nobody knows what the path alone takes");
+    let Some(Verdict::Quick { up_to, .. }) = after(true) else { panic!("{:?}", after(true)) };
+    // Without what a small one of 200 bytes may have taken.
+    assert_eq!(up_to, Bitrate::from_transfer(ByteCount(1000), Duration::from_millis(2)));
 }
