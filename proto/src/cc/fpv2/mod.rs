@@ -99,9 +99,9 @@ const FREE_UPDATES: u32 = 10;
 const UTILISATION_VARYING: f64 = 0.99;
 /// While it is steady: so much more of each half of this rate, within bounds. What a frame waits behind itself is the share of the
 /// link that it takes, whatever the rate; what that share is worth to the picture is the more the lower the rate.
-const UTILISATION_PER_HALF: f64 = 0.02;
+const UTILISATION_PER_HALF: f64 = 0.04;
 const UTILISATION_RATE: f64 = 3e6;
-const UTILISATION_BOUNDS: (f64, f64) = (-0.02, 0.026);
+const UTILISATION_BOUNDS: (f64, f64) = (-0.04, 0.024);
 /// In place of the pacing gain until the link has been found.
 const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
