@@ -37,7 +37,7 @@ JITTER_MS = 100
 FEC_PERCENT = 10
 RTP_CAPS = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96"
 TWCC = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
-GCC_CAPS = f"{RTP_CAPS},extmap-1=(string){TWCC},rtcp-fb-nack-pli=(boolean)true,rtcp-fb-transport-cc=(boolean)true"
+GCC_CAPS = f"{RTP_CAPS},extmap-1=(string){TWCC},rtcp-fb-nack=(boolean)true,rtcp-fb-nack-pli=(boolean)true,rtcp-fb-transport-cc=(boolean)true"
 # Of those who find the rate themselves.
 LEAST_KBPS, MOST_KBPS = 150, 10_000
 # Pictures between recovery points: two seconds, or never where they are asked for.
@@ -68,8 +68,8 @@ RECEIVERS = {
     "gcc": "rtpsession name=session rtp-profile=avpf udpsrc port={port} buffer-size=2000000 caps={caps} ! session.recv_rtp_sink"
     " udpsrc port={reports} caps=application/x-rtcp ! session.recv_rtcp_sink"
     " session.send_rtcp_src ! udpsink host={to} port={feedback} sync=false async=false"
-    " session.recv_rtp_src ! rtprtxreceive name=again ! rtpjitterbuffer do-retransmission=true latency={jitter}"
-    " ! rtph264depay request-keyframe=true",
+    " session.recv_rtp_src ! rtprtxreceive name=again ! rtpssrcdemux ! rtpjitterbuffer do-lost=true do-retransmission=true"
+    " latency={jitter} ! rtpptdemux ! rtph264depay request-keyframe=true",
     "srt": "srtsrc uri=srt://:{port}?mode=listener latency={latency} ! tsdemux latency=0 ! h264parse",
     "tcp": "tcpserversrc host=0.0.0.0 port={port} ! tsdemux latency=0 ! h264parse",
 }
@@ -243,6 +243,8 @@ def receive(args):
         fec.set_property("storage", storage.get_property("internal-storage"))
     if args.transport == "gcc":
         pipeline.get_by_name("again").set_property("payload-type-map", again())
+        # What may be asked for is in the caps: without them no request for a packet or a recovery point would leave.
+        pipeline.get_by_name("session").connect("request-pt-map", lambda *_: Gst.Caps.from_string(GCC_CAPS))
     pipeline.set_state(Gst.State.PLAYING)
     sink = pipeline.get_by_name("out")
     with open(args.log + ".csv", "w", encoding="ascii", buffering=1) as log:
