@@ -1,25 +1,28 @@
 //! The UDP socket of a bearer: batches in, ECN and receive times from the kernel, never a fragment.
 
-use std::io::{self, IoSliceMut};
+mod receive;
+
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use aquila_proto::quic::{EcnCodepoint, Transmit};
 use bytes::BytesMut;
-use noq_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
+use noq_udp::{UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
+use self::receive::Reader;
 use crate::bearer::Source;
 
 /// Largest datagram read, times what the kernel may coalesce into one read.
 const READ_SIZE: usize = 2048;
 /// Asked of the kernel for both directions; it may give less.
 const BUFFER: usize = 2 << 20;
-/// A kernel receive time further back than this is a clock that was set.
-const MAX_AGE: Duration = Duration::from_secs(1);
+/// Reads in a row, so that what comes all the time leaves time for the rest.
+const MAX_READS: usize = 32;
 
 /// Most packets handed to the kernel in one call. More save little, and where Linux's own queues are full, that many are
 /// lost together: they count such a call as one packet.
@@ -40,8 +43,7 @@ pub struct BearerSocket {
     /// For sending several packets at once. A failure, which some devices are good for, changes how this sends from then
     /// on, and must not touch what [`BearerSocket::state`] does.
     offload: UdpSocketState,
-    buffers: Vec<u8>,
-    metas: Vec<RecvMeta>,
+    reader: Reader,
     errors: u64,
 }
 
@@ -116,6 +118,7 @@ impl BearerSocket {
         let segments = state.gro_segments().get();
         let offload = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let is_ipv6 = socket.local_addr()?.is_ipv6();
+        let reader = Reader::new(&socket, READ_SIZE * segments);
         Ok(Self {
             socket: UdpSocket::from_std(socket.into())?,
             state,
@@ -123,8 +126,7 @@ impl BearerSocket {
             is_ipv6,
             staged: Staged::default(),
             offload,
-            buffers: vec![0; READ_SIZE * segments * BATCH_SIZE],
-            metas: vec![RecvMeta::default(); BATCH_SIZE],
+            reader,
             errors: 0,
         })
     }
@@ -165,23 +167,28 @@ impl BearerSocket {
         std::future::poll_fn(|context| self.poll_receive(context, out)).await;
     }
 
+    /// All that is there, within bounds. Fails if that is nothing.
     fn read_batch(&mut self, out: &mut Vec<Datagram>) -> io::Result<()> {
-        let size = self.buffers.len() / BATCH_SIZE;
-        let mut chunks = self.buffers.chunks_exact_mut(size);
-        let mut slices: [_; BATCH_SIZE] = std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
-        let (socket, state, metas) = (&self.socket, &self.state, &mut self.metas);
-        let count = socket.try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), &mut slices, metas))?;
-        let (now, wall) =
-            (Instant::now(), SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-        for (meta, buffer) in self.metas.iter().zip(self.buffers.chunks(size)).take(count) {
-            let age = meta.timestamp.and_then(|at| wall.checked_sub(at)).filter(|age| *age < MAX_AGE);
-            let received = now - age.unwrap_or_default();
-            let local = meta.dst_ip.filter(|_| self.pinned_source);
-            let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
-            // With receive offload one read holds several datagrams of `stride` bytes.
-            for data in buffer[..meta.len.min(size)].chunks(meta.stride.max(1)) {
-                out.push(Datagram { received, from: meta.addr, local, ecn, data: BytesMut::from(data) });
-            }
+        let before = out.len();
+        for _ in 0..MAX_READS {
+            let (socket, reader) = (&self.socket, &mut self.reader);
+            let read = match socket.try_io(Interest::READABLE, || reader.read(socket)) {
+                Ok(read) => read,
+                Err(error) if out.len() == before => return Err(error),
+                Err(error) => {
+                    self.errors += u64::from(error.kind() != io::ErrorKind::WouldBlock);
+                    break;
+                }
+            };
+            let received = Instant::now() - read.age;
+            let local = read.local.filter(|_| self.pinned_source);
+            out.extend(read.datagrams.map(|data| Datagram {
+                received,
+                from: read.from,
+                local,
+                ecn: read.ecn,
+                data: BytesMut::from(data),
+            }));
         }
         Ok(())
     }

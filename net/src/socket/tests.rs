@@ -1,5 +1,7 @@
 //! The bearer's socket on loopback.
 
+use std::time::Duration;
+
 use tokio::time::timeout;
 
 use super::*;
@@ -95,4 +97,32 @@ async fn where_packets_cannot_leave_together_they_leave_one_by_one() {
     let received = receive(&mut server, 10).await;
     assert!(received.iter().zip(&sent).all(|(received, sent)| received.data[0] == sent[0]));
     assert_eq!(client.errors(), 0);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_datagram_came_when_the_kernel_got_it_and_not_when_it_was_read() {
+    const UNREAD: Duration = Duration::from_millis(50);
+    for host in ["127.0.0.1", "[::1]"] {
+        let (mut server, port) = listen(&format!("{host}:0"));
+        let address = format!("{host}:{port}").parse().unwrap();
+        let mut client = BearerSocket::towards(address, &Source::Any).unwrap();
+        // The kernel begins to note times a moment after it was first asked to.
+        let mut tries = 20;
+        loop {
+            // Two that come as one, and one of its own.
+            for packet in packets([1200, 1200, 1300]) {
+                client.send(to(address), &packet);
+            }
+            client.flush();
+            let sent = Instant::now();
+            std::thread::sleep(UNREAD);
+            let datagrams = receive(&mut server, 3).await;
+            assert!(datagrams.iter().all(|datagram| datagram.ecn == Some(EcnCodepoint::Ect0)));
+            if datagrams.iter().all(|datagram| datagram.received < sent + UNREAD / 2) {
+                break;
+            }
+            tries -= 1;
+            assert!(tries > 0, "{host}: received when they were read");
+        }
+    }
 }
