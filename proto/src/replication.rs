@@ -137,7 +137,8 @@ impl Budget {
 }
 
 /// What repetitions take that are sent since no receipt has come. Nothing of them is lost, they wait: where word never comes back,
-/// what is unacknowledged grows for as long as commands are kept, and all of it is due again each round trip.
+/// what is unacknowledged grows for as long as commands are kept, and all of it is due again each round trip. A network that is silent
+/// may keep all of it, and carries it before anything newer once it is back.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Repetitions {
     /// Up to then what has been sent is paid for.
@@ -147,6 +148,8 @@ pub struct Repetitions {
 /// Of what a bearer carries, and at least so much.
 const REPETITIONS_SHARE: u64 = 8;
 const REPETITIONS_LEAST: Bitrate = Bitrate::kbps(16);
+/// Once word has been missing for so long, no more than that least: enough to hear that it is back.
+const REPETITIONS_PATIENCE: Duration = Duration::from_millis(300);
 /// What was not used is kept for this long.
 const REPETITIONS_KEPT: Duration = Duration::from_millis(500);
 
@@ -156,9 +159,15 @@ impl Repetitions {
         self.paid_until.filter(|until| *until > now)
     }
 
-    /// So many bytes leave on a bearer that carries `carried`.
-    pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate) {
-        let rate = Bitrate(carried.0 / REPETITIONS_SHARE).max(REPETITIONS_LEAST);
+    /// Whether word has been missing for so long, `overdue`, that only little is repeated.
+    pub fn are_few(overdue: Duration) -> bool {
+        overdue > REPETITIONS_PATIENCE
+    }
+
+    /// So many bytes leave on a bearer that carries `carried`, and of which word is `overdue`.
+    pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate, overdue: Duration) {
+        let share = if Self::are_few(overdue) { Bitrate(0) } else { Bitrate(carried.0 / REPETITIONS_SHARE) };
+        let rate = share.max(REPETITIONS_LEAST);
         let earliest = now.checked_sub(REPETITIONS_KEPT).unwrap_or(now);
         self.paid_until = Some(self.paid_until.map_or(earliest, |until| until.max(earliest)) + rate.time_for(bytes));
     }
@@ -298,13 +307,30 @@ mod tests {
         let mut sent = 0;
         for ms in 0..10_000 {
             if repetitions.wait_until(at(ms)).is_none() {
-                repetitions.on_sent(at(ms), ByteCount(1_000), Bitrate::mbps(2));
+                repetitions.on_sent(at(ms), ByteCount(1_000), Bitrate::mbps(2), Duration::ZERO);
                 sent += 1_000 * 8;
             }
         }
         assert!((2_500_000..2_640_000).contains(&sent), "{sent} bits in 10 s, and half a second's from before");
         let until = repetitions.wait_until(at(10_000)).unwrap();
         assert!(repetitions.wait_until(until).is_none());
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+    fn a_silent_network_is_not_filled_with_repetitions() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut repetitions = Repetitions::default();
+        let mut sent = 0;
+        for ms in 0..10_000 {
+            if repetitions.wait_until(at(ms)).is_none() {
+                repetitions.on_sent(at(ms), ByteCount(250), Bitrate::mbps(2), Duration::from_millis(ms));
+                sent += 250 * 8;
+            }
+        }
+        // An eighth of 2 Mbit/s for 0.3 s, and half a second's from before; then 16 kbit/s.
+        assert!((300_000..370_000).contains(&sent), "{sent} bits in 10 s");
     }
 
     proptest! {
