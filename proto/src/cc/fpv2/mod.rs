@@ -322,16 +322,14 @@ impl Controller for Fpv2 {
 
     fn on_sent(&mut self, now: Instant, packet: SentPacket) {
         self.sent_bytes += packet.bytes.0;
-        if packet.urgent {
-            self.stall.on_sent(now);
-        }
+        self.stall.on_sent(now, packet.sent_us, packet.urgent);
         self.load.in_flight += packet.bytes;
     }
 
     fn on_reports(&mut self, now: Instant, reports: Reports<'_>) {
         self.load = reports.load;
         let doubtful_us = base::suspicious_us(self.capacity.0 as f64 / 8.0);
-        let mut newest = None;
+        let (mut newest, mut newest_sent_us) = (None, 0);
         for packet in reports.packets {
             self.reaction.on_packet(packet.arrived_us.is_some(), packet.ce);
             let Some(arrived_us) = packet.arrived_us else {
@@ -339,6 +337,7 @@ impl Controller for Fpv2 {
                 continue;
             };
             newest = newest.max(Some(arrived_us));
+            newest_sent_us = packet.sent_us.max(newest_sent_us);
             let delay_us = arrived_us as i64 - packet.sent_us as i64;
             if let Some(queue_us) = self.base.on_delay(now, delay_us, packet.bytes.0) {
                 self.queue_us = queue_us;
@@ -356,7 +355,7 @@ impl Controller for Fpv2 {
         let back_us = reports.now_us as i64 - newest as i64;
         self.feedback_us.update(now, back_us);
         self.least_feedback_us.update(now, back_us);
-        if self.stall.on_word() {
+        if self.stall.on_word(now, newest_sent_us, self.queue_delay()) {
             self.trains.clear();
             self.company.forget_trains();
         }
@@ -458,7 +457,7 @@ impl Controller for Fpv2 {
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
         if self.crowded {
-            return !self.stall.is_stalled() && self.ours().time_for(load.queued) <= SKIP_ABOVE_IF_CROWDED;
+            return !self.stall.holds_frames() && self.ours().time_for(load.queued) <= SKIP_ABOVE_IF_CROWDED;
         }
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
         // nearly through.
@@ -466,7 +465,7 @@ impl Controller for Fpv2 {
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
         // Feedback and the like, of a packet, wait there all the time.
         let waits = ByteCount(self.network_queue(load)) + (load.queued - ByteCount(MSS));
-        !self.stall.is_stalled() && !self.drain.is_draining(now) && self.ours().time_for(waits) <= skip_above
+        !self.stall.holds_frames() && !self.drain.is_draining(now) && self.ours().time_for(waits) <= skip_above
     }
 
     fn capacity(&self) -> Bitrate {

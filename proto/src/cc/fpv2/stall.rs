@@ -1,9 +1,13 @@
-//! Blackouts: nothing is heard though something should be.
+//! Blackouts: nothing is heard though something should be; and what the network has kept meanwhile.
 
 use std::time::{Duration, Instant};
 
 /// Silence beyond the round trip that makes a blackout.
 const PATIENCE: Duration = Duration::from_millis(120);
+/// A packet that has waited no longer than this was not kept.
+const STALE: Duration = Duration::from_millis(100);
+/// What was kept is through after this long, or was lost.
+const LONGEST_CLEARING: Duration = Duration::from_secs(3);
 
 /// Watches for silence.
 #[derive(Debug, Default)]
@@ -11,28 +15,110 @@ pub(super) struct Stall {
     /// When the first packet left since something was last heard.
     unanswered: Option<Instant>,
     stalled: bool,
+    /// When the newest packet left, by the sender's clock, µs.
+    last_us: u64,
+    clearing: Option<Clearing>,
+}
+
+/// After a blackout the network may carry what it has kept before anything newer. How much that is nobody knows: much of what leaves is not
+/// reported, and what was not heard of is taken for lost. But once something arrives that left as late, all of it is through.
+#[derive(Debug, Clone, Copy)]
+struct Clearing {
+    since: Instant,
+    /// When the last packet before that left, by the sender's clock, µs.
+    last_us: u64,
 }
 
 impl Stall {
-    /// Something leaves of which the other side tells at once.
-    pub fn on_sent(&mut self, now: Instant) {
-        self.unanswered.get_or_insert(now);
+    /// Something leaves, by the sender's clock at `sent_us`. `urgent`: the other side tells of it at once.
+    pub fn on_sent(&mut self, now: Instant, sent_us: u64, urgent: bool) {
+        self.last_us = sent_us;
+        if urgent {
+            self.unanswered.get_or_insert(now);
+        }
     }
 
-    /// Something is heard; whether that ends a blackout.
-    pub fn on_word(&mut self) -> bool {
+    /// Something is heard: the newest packet that has arrived left at `sent_us` and met this queue. Whether that ends a blackout.
+    pub fn on_word(&mut self, now: Instant, sent_us: u64, queue: Duration) -> bool {
         self.unanswered = None;
-        std::mem::take(&mut self.stalled)
+        let ends = std::mem::take(&mut self.stalled);
+        let begun = ends.then_some(Clearing { since: now, last_us: self.last_us });
+        self.clearing = begun.or(self.clearing).filter(|clearing| queue > STALE && sent_us < clearing.last_us);
+        ends
     }
 
     /// Time passes. `caution`: from 0 to 1, makes it more impatient.
     pub fn poll(&mut self, now: Instant, rtt: Duration, caution: f64) {
         let patience = PATIENCE.mul_f64(1.0 - 0.5 * caution.clamp(0.0, 1.0));
         self.stalled |= self.unanswered.is_some_and(|since| now.saturating_duration_since(since) > rtt + patience);
+        self.clearing = self.clearing.filter(|clearing| clearing.since + LONGEST_CLEARING > now);
     }
 
     /// Whether a blackout lasts.
     pub fn is_stalled(&self) -> bool {
         self.stalled
+    }
+
+    /// Whether one lasts, or what was kept in it is still on its way: a frame would come late.
+    pub fn holds_frames(&self) -> bool {
+        self.stalled || self.clearing.is_some()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(40);
+
+    fn at(start: Instant, ms: u64) -> Instant {
+        start + Duration::from_millis(ms)
+    }
+
+    /// Something leaves every 10 ms from 0 on, the last at 1.99 s; nothing is heard.
+    fn blackout(start: Instant) -> Stall {
+        let mut stall = Stall::default();
+        for ms in (0..2_000).step_by(10) {
+            stall.poll(at(start, ms), RTT, 0.0);
+            assert_eq!((stall.is_stalled(), stall.holds_frames()), (ms > 160, ms > 160), "{ms}");
+            stall.on_sent(at(start, ms), ms * 1_000, true);
+        }
+        stall
+    }
+
+    #[test]
+    fn frames_wait_after_a_blackout_for_what_was_kept_in_it() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let mut stall = blackout(start);
+        assert!(stall.on_word(at(start, 2_000), 100_000, ms(1_880)));
+        assert!(!stall.is_stalled() && stall.holds_frames());
+        stall.on_sent(at(start, 2_000), 2_000_000, true);
+        assert!(!stall.on_word(at(start, 2_300), 1_980_000, ms(300)));
+        assert!(stall.holds_frames());
+        stall.on_word(at(start, 2_310), 1_990_000, ms(300));
+        assert!(!stall.holds_frames(), "that was the last");
+        let mut stall = blackout(start);
+        stall.on_word(at(start, 2_000), 100_000, ms(1_880));
+        stall.on_word(at(start, 2_010), 1_900_000, ms(90));
+        assert!(!stall.holds_frames(), "it left at the end of the blackout and waited for little");
+        stall.on_word(at(start, 2_020), 1_910_000, ms(300));
+        assert!(!stall.holds_frames(), "a queue without a blackout is known otherwise");
+    }
+
+    #[test]
+    fn frames_do_not_wait_for_what_is_lost() {
+        let start = Instant::now();
+        let mut stall = blackout(start);
+        stall.on_sent(at(start, 2_000), 2_000_000, true);
+        stall.on_word(at(start, 2_040), 2_000_000, Duration::from_millis(200));
+        assert!(!stall.holds_frames(), "all that left before it is gone");
+        let mut stall = blackout(start);
+        stall.on_word(at(start, 2_000), 100_000, Duration::from_millis(1_880));
+        stall.poll(at(start, 4_990), RTT, 0.0);
+        assert!(stall.holds_frames());
+        stall.poll(at(start, 5_000), RTT, 0.0);
+        assert!(!stall.holds_frames());
     }
 }
