@@ -236,6 +236,26 @@ fn a_long_outage_ends_as_soon_as_the_link_returns() {
     }
 }
 
+/// A network that is silent for seconds keeps what it is given and carries it before anything newer, here at 400 kbit/s.
+#[test]
+fn a_network_that_keeps_what_it_is_given_is_not_filled_with_repetitions() {
+    let mut pair = connected(6, 0.0);
+    commands(&mut pair, ms(12_000));
+    video(&mut pair, 1, ms(5_000));
+    pair.run_until(ms(5_000));
+    let sent = |pair: &mut Pair| pair.stats(Side::Air).bearers[0].counters.bytes_out;
+    pair.set_up_rate(Bitrate::kbps(1));
+    pair.run_until(ms(5_500));
+    let before = sent(&mut pair);
+    pair.run_until(ms(10_500));
+    let kept = sent(&mut pair) - before;
+    eprintln!("{kept} bytes in 5 s of silence");
+    assert!(kept < 60_000, "{kept} bytes in 5 s");
+    pair.set_up_rate(Bitrate::kbps(400));
+    pair.run_until(ms(20_000));
+    assert_each_once(&pair);
+}
+
 #[test]
 fn a_restarted_end_is_noticed_at_once() {
     for side in [Side::Air, Side::Ground] {
