@@ -298,37 +298,34 @@ mod tests {
         assert!(!budget.has_some(0, Bitrate::kbps(100), Bitrate::kbps(100)));
     }
 
-    #[test]
+    /// Bits that are repeated in 10 s on a bearer of 2 Mbit/s, in packets of so many bytes, where word is overdue for as long as `overdue` says
+    /// of a time in ms; and what has repeated them, at its end.
     #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
-    fn repetitions_take_an_eighth_of_a_bearer() {
+    fn repeated(bytes: u64, overdue: impl Fn(u64) -> Duration) -> (u64, Repetitions, Instant) {
         let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
         let mut repetitions = Repetitions::default();
         let mut sent = 0;
         for ms in 0..10_000 {
-            if repetitions.wait_until(at(ms)).is_none() {
-                repetitions.on_sent(at(ms), ByteCount(1_000), Bitrate::mbps(2), Duration::ZERO);
-                sent += 1_000 * 8;
+            let now = start + Duration::from_millis(ms);
+            if repetitions.wait_until(now).is_none() {
+                repetitions.on_sent(now, ByteCount(bytes), Bitrate::mbps(2), overdue(ms));
+                sent += bytes * 8;
             }
         }
+        (sent, repetitions, start + Duration::from_secs(10))
+    }
+
+    #[test]
+    fn repetitions_take_an_eighth_of_a_bearer() {
+        let (sent, repetitions, end) = repeated(1_000, |_| Duration::ZERO);
         assert!((2_500_000..2_640_000).contains(&sent), "{sent} bits in 10 s, and half a second's from before");
-        let until = repetitions.wait_until(at(10_000)).unwrap();
+        let until = repetitions.wait_until(end).unwrap();
         assert!(repetitions.wait_until(until).is_none());
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
     fn a_silent_network_is_not_filled_with_repetitions() {
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let mut repetitions = Repetitions::default();
-        let mut sent = 0;
-        for ms in 0..10_000 {
-            if repetitions.wait_until(at(ms)).is_none() {
-                repetitions.on_sent(at(ms), ByteCount(250), Bitrate::mbps(2), Duration::from_millis(ms));
-                sent += 250 * 8;
-            }
-        }
+        let (sent, ..) = repeated(250, Duration::from_millis);
         // An eighth of 2 Mbit/s for 0.3 s, and half a second's from before; then 16 kbit/s.
         assert!((300_000..370_000).contains(&sent), "{sent} bits in 10 s");
     }
