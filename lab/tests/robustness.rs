@@ -763,6 +763,27 @@ fn encoders_are_told_to_pause_while_the_link_does_not_carry_their_frames() {
     assert_eq!(stats.counters.holds, holds + 1, "once");
 }
 
+/// A network that keeps what it is given both ways, and carries it slowly before anything newer: encoders wait until that is
+/// through, though the first word of the other end is of before.
+#[test]
+fn encoders_wait_for_what_a_network_has_kept() {
+    let mut pair = connected(7, 0.0);
+    commands(&mut pair, ms(10_000));
+    video(&mut pair, 3, ms(5_100));
+    pair.run_until(ms(5_000));
+    pair.begin_outage(Outage::Hold);
+    pair.run_until(ms(7_000));
+    pair.add_source(Source::Video { rate: Bitrate::kbps(300), packet: 1200 }, ms(10_000));
+    pair.set_up_rate(Bitrate::kbps(600));
+    pair.end_outage(false);
+    for at in (7_050..=7_400).step_by(10) {
+        pair.run_until(ms(at));
+        assert!(pair.stats(Side::Air).held, "at {at} ms");
+    }
+    pair.run_until(ms(8_300));
+    assert!(!pair.stats(Side::Air).held);
+}
+
 /// A packet of a camera that began anew: other SSRC, other numbers.
 fn with_ssrc(mut packet: Vec<u8>, ssrc: u32) -> Vec<u8> {
     packet[8..12].copy_from_slice(&ssrc.to_be_bytes());

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(120);
 /// A packet that has waited no longer than this was not kept.
 const STALE: Duration = Duration::from_millis(100);
+/// A shorter blackout, as of a handover, has kept little: frames that leave at the first word are not late by much.
+const LONG: Duration = Duration::from_millis(600);
 /// What was kept is through after this long, or was lost.
 const LONGEST_CLEARING: Duration = Duration::from_secs(3);
 
 /// Watches for silence.
 #[derive(Debug, Default)]
 pub(super) struct Stall {
-    /// When the first packet left since something was last heard.
-    unanswered: Option<Instant>,
+    /// When the first packet left since something was last heard; by the sender's clock, µs, too.
+    unanswered: Option<(Instant, u64)>,
     stalled: bool,
     /// When the newest packet left, by the sender's clock, µs.
     last_us: u64,
@@ -25,8 +27,18 @@ pub(super) struct Stall {
 #[derive(Debug, Clone, Copy)]
 struct Clearing {
     since: Instant,
-    /// When the last packet before that left, by the sender's clock, µs.
+    /// When the first packet of a long blackout left, by the sender's clock, µs. Word of older ones is what the way back has kept.
+    first_us: Option<u64>,
+    /// When the last packet before it ended left.
     last_us: u64,
+}
+
+impl Clearing {
+    /// What left at `sent_us` has arrived and waited for this long.
+    fn lasts(&self, sent_us: u64, queue: Duration) -> bool {
+        let is_of_before = self.first_us.is_some_and(|first_us| sent_us < first_us);
+        is_of_before || queue > STALE && sent_us < self.last_us
+    }
 }
 
 impl Stall {
@@ -34,23 +46,26 @@ impl Stall {
     pub fn on_sent(&mut self, now: Instant, sent_us: u64, urgent: bool) {
         self.last_us = sent_us;
         if urgent {
-            self.unanswered.get_or_insert(now);
+            self.unanswered.get_or_insert((now, sent_us));
         }
     }
 
     /// Something is heard: the newest packet that has arrived left at `sent_us` and met this queue. Whether that ends a blackout.
     pub fn on_word(&mut self, now: Instant, sent_us: u64, queue: Duration) -> bool {
-        self.unanswered = None;
         let ends = std::mem::take(&mut self.stalled);
-        let begun = ends.then_some(Clearing { since: now, last_us: self.last_us });
-        self.clearing = begun.or(self.clearing).filter(|clearing| queue > STALE && sent_us < clearing.last_us);
+        let first = self.unanswered.take().filter(|_| ends);
+        let begun = first.map(|(left, first_us)| {
+            let is_long = now.saturating_duration_since(left) >= LONG;
+            Clearing { since: now, first_us: is_long.then_some(first_us), last_us: self.last_us }
+        });
+        self.clearing = begun.or(self.clearing).filter(|clearing| clearing.lasts(sent_us, queue));
         ends
     }
 
     /// Time passes. `caution`: from 0 to 1, makes it more impatient.
     pub fn poll(&mut self, now: Instant, rtt: Duration, caution: f64) {
         let patience = PATIENCE.mul_f64(1.0 - 0.5 * caution.clamp(0.0, 1.0));
-        self.stalled |= self.unanswered.is_some_and(|since| now.saturating_duration_since(since) > rtt + patience);
+        self.stalled |= self.unanswered.is_some_and(|(since, _)| now.saturating_duration_since(since) > rtt + patience);
         self.clearing = self.clearing.filter(|clearing| clearing.since + LONGEST_CLEARING > now);
     }
 
@@ -105,6 +120,25 @@ mod tests {
         assert!(!stall.holds_frames(), "it left at the end of the blackout and waited for little");
         stall.on_word(at(start, 2_020), 1_910_000, ms(300));
         assert!(!stall.holds_frames(), "a queue without a blackout is known otherwise");
+    }
+
+    #[test]
+    fn word_of_what_left_before_a_blackout_says_nothing_of_what_was_kept() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let mut stall = Stall::default();
+        stall.on_sent(at(start, 0), 0, true);
+        stall.on_word(at(start, 40), 0, ms(5));
+        for sent in (50..2_000).step_by(10) {
+            stall.on_sent(at(start, sent), sent * 1_000, true);
+        }
+        stall.poll(at(start, 2_000), RTT, 0.0);
+        assert!(stall.on_word(at(start, 2_000), 20_000, ms(5)), "the way back has kept it");
+        assert!(stall.holds_frames());
+        stall.on_word(at(start, 2_010), 60_000, ms(1_900));
+        assert!(stall.holds_frames());
+        stall.on_word(at(start, 2_300), 1_990_000, ms(270));
+        assert!(!stall.holds_frames());
     }
 
     #[test]
