@@ -8,7 +8,6 @@
 //! It and `judge` print a line of JSON about those from number FIRST on. SENT.csv, SENT.h264 and
 //! RECEIVED.csv are what tools/video_peer.py writes. VMAF is measured if there is an ffmpeg that can.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,7 +18,7 @@ use aquila_lab::quality::codec::{Engine, Unit};
 use aquila_lab::quality::content::{Content, Store};
 use aquila_lab::quality::judge::{Setting, judge};
 use aquila_lab::quality::oracle::{Capacity, oracle};
-use aquila_lab::quality::{Encoded, Fate, View, Vmaf, decodable, shown, timing};
+use aquila_lab::quality::{Encoded, Fate, View, Vmaf, alignment, decodable, shown, timing};
 use aquila_proto::Bitrate;
 use serde_json::json;
 
@@ -109,29 +108,27 @@ fn peer(file: &Path, first: u32, one_way: Duration, sent: &str, received: &Path)
 type Sent = (Vec<Fate>, Vec<Option<Unit>>);
 
 fn fates(sent: &str, received: &Path, propagation: Duration) -> Result<Sent, Box<dyn Error>> {
-    let mut arrivals: HashMap<String, u64> = HashMap::new();
-    for line in std::fs::read_to_string(received)?.lines() {
-        // The last line may have been cut off.
-        if let Some((hash, Ok(at))) = line.split_once(',').map(|(hash, at)| (hash, at.parse())) {
-            arrivals.entry(hash.to_owned()).or_insert(at);
-        }
-    }
+    let received = std::fs::read_to_string(received)?;
+    // The last line may have been cut off.
+    let came = received.lines().filter_map(|line| line.split_once(','));
+    let came: Vec<(&str, u64)> = came.filter_map(|(hash, at)| Some((hash, at.parse().ok()?))).collect();
     let stream = std::fs::read(format!("{sent}.h264"))?;
     let (mut pictures, mut at) = (Vec::new(), 0);
-    for line in std::fs::read_to_string(format!("{sent}.csv"))?.lines() {
+    let log = std::fs::read_to_string(format!("{sent}.csv"))?;
+    for line in log.lines() {
         let [number, taken, bytes, recovery, hash] = line.split(',').collect::<Vec<_>>()[..] else { break };
         let (number, taken, bytes): (usize, u64, usize) = (number.parse()?, taken.parse()?, bytes.parse()?);
         let annex_b = stream.get(at..at + bytes).ok_or("the stream is cut off")?.to_vec();
         at += bytes;
-        let arrived = arrivals.get(hash).copied();
-        pictures.push((number, taken, Unit { annex_b, is_recovery: recovery == "1", size: Content::SIZE }, arrived));
+        pictures.push((number, (hash, taken), Unit { annex_b, is_recovery: recovery == "1", size: Content::SIZE }));
     }
     // Those that were left out may be written before the one that was being encoded.
     pictures.sort_by_key(|(number, ..)| *number);
-    let start = pictures.first().ok_or("nothing was sent")?.1;
+    let filmed: Vec<_> = pictures.iter().map(|(_, filmed, _)| *filmed).collect();
+    let start = filmed.first().ok_or("nothing was sent")?.1;
     let since = |ns: u64| Duration::from_nanos(ns - start);
     let (mut fates, mut units): Sent = Default::default();
-    for (number, taken, unit, arrived) in pictures {
+    for ((number, (_, taken), unit), arrived) in pictures.into_iter().zip(alignment::arrivals(&filmed, &came)) {
         if number != fates.len() {
             return Err(format!("picture {} is missing in {sent}.csv", fates.len()).into());
         }

@@ -2,6 +2,7 @@
 //!
 //! docs/quality.md says what is measured and how. Only `bench` knows of runs; the rest is told when each picture arrived.
 
+pub mod alignment;
 pub mod bench;
 pub mod codec;
 pub mod content;
