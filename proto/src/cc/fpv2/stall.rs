@@ -142,6 +142,19 @@ mod tests {
     }
 
     #[test]
+    fn any_word_ends_the_waiting_after_a_short_blackout() {
+        let start = Instant::now();
+        for (silence, holds) in [(590, false), (600, true)] {
+            let mut stall = Stall::default();
+            stall.on_sent(at(start, 50), 50_000, true);
+            let now = at(start, 50 + silence);
+            stall.poll(now, RTT, 0.0);
+            assert!(stall.on_word(now, 20_000, Duration::from_millis(5)));
+            assert_eq!(stall.holds_frames(), holds, "after {silence} ms");
+        }
+    }
+
+    #[test]
     fn frames_do_not_wait_for_what_is_lost() {
         let start = Instant::now();
         let mut stall = blackout(start);
