@@ -501,20 +501,19 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     let rungs: Option<Vec<Rung>> = video.sizes.map(|sizes| sizes.into_iter().map(|Text(rung)| rung).collect());
     let sizes = rungs.filter(|rungs| !rungs.is_empty()).map(|rungs| Ladder::new(&rungs)).transpose()?;
     let kind = video.encoder_kind.map(|Text(kind)| kind).unwrap_or_default();
-    let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, sizes: sizes.clone() });
     let h265 = video.h265.unwrap_or_default();
     let camera = video.camera.map(|pipeline| CameraSetup { pipeline, sizes: sizes.clone(), h265 });
     if h265 && camera.as_ref().is_none_or(|camera| !camera.pipeline.trim_end().ends_with(aquila_net::camera::ANY)) {
         return Err(Invalid::NotChosen);
     }
-    let kind = camera.as_ref().map_or(kind, CameraSetup::kind);
     let defaults = EncoderRange::default();
     let least = video.encoder_least.map_or(defaults.least, Speed::get);
     let most = video.encoder_most.map_or(defaults.most, Speed::get);
     if least > most {
         return Err(Invalid::Range);
     }
-    let range = kind.range(least, most);
+    let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, most, sizes });
+    let range = camera.as_ref().map_or(kind, CameraSetup::kind).range(least, most);
     if camera.is_some() && !aquila_net::camera::IS_BUILT {
         return Err(Invalid::NoGStreamer);
     }

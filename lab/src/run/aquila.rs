@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
-use aquila_proto::cc::EncoderRange;
+use aquila_net::encoder::EncoderKind;
+use aquila_proto::cc::{EncoderRange, Response};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
 use aquila_proto::session::Arrival;
@@ -72,23 +73,26 @@ enum Key {
 const MAX_SENT: usize = 1 << 16;
 
 impl Aquila {
-    /// `rekeys`: as of [`EncoderRange`].
+    /// `encoder`: what the camera has; `None` if it is the model that the plan describes.
     pub fn new(
         contender: &ContenderPlan,
         plan: &Plan,
         truth: Option<Truth>,
         seed: u64,
         start: Instant,
-        rekeys: bool,
+        encoder: Option<EncoderKind>,
     ) -> Result<Self, String> {
         let traffic = &plan.traffic();
         let is_video = |traffic: &&&TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(_)));
         let cameras = traffic.iter().filter(is_video).count();
         let congestion = contender.congestion().map_err(|name| format!("'{name}' is no controller"))?;
-        let encoder = EncoderRange { rekeys, ..encoder_range(traffic) };
-        // Their encoders make exactly what they are asked for.
-        let response = if truth.is_some() { 1.0 } else { encoder.response };
-        let encoder = EncoderRange { response, ..encoder };
+        let modelled = encoder_range(traffic);
+        let encoder = match encoder {
+            Some(kind) => kind.range(modelled.least, modelled.most),
+            // Their encoders make exactly what they are asked for.
+            None if truth.is_some() => EncoderRange { response: Response::AT_ONCE, ..modelled },
+            None => modelled,
+        };
         let knowing = contender.oracle().zip(truth).map(|(kind, truth)| Knowing::new(kind, truth, traffic, encoder));
         let bearers = vec![Usage::Normal; plan.links.len().clamp(1, BearerId::COUNT)];
         let config = EndConfig {
@@ -443,7 +447,7 @@ fn encoder_range(traffic: &[&TrafficPlan]) -> EncoderRange {
         Some(most) => EncoderRange {
             least: videos().filter_map(|video| least(&video)).min().unwrap_or_default(),
             most,
-            response: videos().map(|video| video.response).fold(1.0, f64::min),
+            response: Response::both(videos().map(|video| video.response).fold(1.0, f64::min)),
             rekeys: false,
         },
         None => EncoderRange::default(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use aquila_net::encoder::EncoderKind;
 use aquila_proto::Bitrate;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -22,9 +23,9 @@ pub trait FrameEncoder {
     /// Encodes picture number `number` for this rate; `recovery`: as a recovery point. `None`: it has left it out.
     fn encode(&mut self, number: u64, rate: Bitrate, recovery: bool) -> Option<Encoded>;
 
-    /// Whether each other rate costs it a recovery point.
-    fn rekeys(&self) -> bool {
-        false
+    /// Which encoder it is; `None`: a model of one.
+    fn kind(&self) -> Option<EncoderKind> {
+        None
     }
 }
 

@@ -95,12 +95,12 @@ fn run_with<'a>(
     let wrong = |message: String| RunError::Contender { name: contender.name().to_owned(), message };
     let truth = contender.oracle().map(|_| Truth::of(plan, seed, start)).transpose()?;
     let mut world = World::new(plan, contender, seed, start, truth.clone())?;
-    let rekeys = camera.as_ref().is_some_and(|camera| camera.rekeys());
+    let encoder = camera.as_ref().and_then(|camera| camera.kind());
     if let Some(camera) = camera {
         world.film_with(camera);
     }
     let made: Box<dyn Contender> = match contender.kind {
-        ContenderKind::Aquila => Box::new(Aquila::new(contender, plan, truth, seed, start, rekeys).map_err(wrong)?),
+        ContenderKind::Aquila => Box::new(Aquila::new(contender, plan, truth, seed, start, encoder).map_err(wrong)?),
         ContenderKind::Udp => Box::new(datagrams::Datagrams::new(contender, plan.links.len())),
         ContenderKind::Tcp | ContenderKind::TcpReno | ContenderKind::Tls if contender.duplicate => {
             // Connections of one program differ in their timers only, which the seed decides.
@@ -122,7 +122,7 @@ fn run_with<'a>(
         let (of_kind, name, begins) = (beside.contender(), beside.name().to_owned(), start + beside.at.get());
         let seed = seed ^ crate::fnv::of(&name);
         let contender: Box<dyn Contender> = if beside.is_session() {
-            Box::new(Aquila::new(&of_kind, plan, None, seed, begins, false).map_err(wrong)?.at_ports(number))
+            Box::new(Aquila::new(&of_kind, plan, None, seed, begins, None).map_err(wrong)?.at_ports(number))
         } else {
             let from = beside.from.as_ref().and_then(|from| plan.nodes.iter().position(|node| node == from));
             Box::new(Tcp::new(&of_kind, seed, begins).transferring(from.unwrap_or_default()))

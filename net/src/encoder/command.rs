@@ -19,6 +19,7 @@ use std::fmt::Write as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use aquila_proto::Bitrate;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
@@ -36,13 +37,7 @@ const WORKED: Duration = Duration::from_secs(60);
 /// A program that does not read for so long is as good as gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(super) async fn serve(
-    command: String,
-    kind: EncoderKind,
-    sizes: Option<Ladder>,
-    mut requests: mpsc::Receiver<CameraRequest>,
-) {
-    let mut wanted = Wanted::new(kind, sizes);
+pub(super) async fn serve(command: String, mut wanted: Wanted, mut requests: mpsc::Receiver<CameraRequest>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let began = Instant::now();
@@ -121,7 +116,7 @@ async fn tell(
 
 /// What the program is to do, and what of it it has been told.
 #[derive(Debug)]
-struct Wanted {
+pub(super) struct Wanted {
     rate: Steps,
     size: Option<Ladder>,
     hold: bool,
@@ -130,8 +125,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(kind: EncoderKind, size: Option<Ladder>) -> Self {
-        let rate = Steps::new(kind.model().steps());
+    pub(super) fn new(kind: EncoderKind, most: Bitrate, size: Option<Ladder>) -> Self {
+        let rate = Steps::new(kind.model().steps(most));
         Self { rate, size, hold: false, told_hold: false, recovery: BTreeSet::new() }
     }
 
@@ -180,8 +175,6 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
-    use aquila_proto::Bitrate;
-
     use super::*;
 
     async fn read(path: &std::path::Path, until: &str) -> String {
@@ -202,7 +195,8 @@ mod tests {
         // It reads two lines and ends.
         let command = format!("for i in 1 2; do read line; echo \"$line\" >> {}; done", path.display());
         let (sender, requests) = mpsc::channel(8);
-        let task = tokio::spawn(serve(command, EncoderKind::Unknown, None, requests));
+        let wanted = Wanted::new(EncoderKind::Unknown, Bitrate::mbps(20), None);
+        let task = tokio::spawn(serve(command, wanted, requests));
         sender.send(CameraRequest::Rate(Bitrate(500_000))).await.unwrap();
         read(&path, "{\"bitrate_bps\":500000}\n").await;
         sender.send(CameraRequest::RecoveryPoint { flow: 3 }).await.unwrap();
@@ -221,7 +215,7 @@ mod tests {
     #[test]
     fn a_program_is_told_the_size_before_the_rate_and_all_of_it_again_if_it_is_another_one() {
         let start = Instant::now();
-        let mut wanted = Wanted::new(EncoderKind::X264, Ladder::new(&Ladder::DEFAULT).ok());
+        let mut wanted = Wanted::new(EncoderKind::X264, Bitrate::mbps(3), Ladder::new(&Ladder::DEFAULT).ok());
         let said = |wanted: &mut Wanted, ms: u64| {
             let mut lines = String::new();
             wanted.say(start + Duration::from_millis(ms), &mut lines);
@@ -236,10 +230,12 @@ mod tests {
         }
         wanted.note(start, CameraRequest::Hold(true));
         assert_eq!(said(&mut wanted, 10), "{\"hold\":true}\n{\"recovery_point\":1}\n");
+        wanted.note(start, CameraRequest::Rate(Bitrate(1_000_000)));
+        assert_eq!(said(&mut wanted, 20), "{\"bitrate_bps\":1000000}\n");
         wanted.note(start, CameraRequest::Rate(Bitrate(1_900_000)));
-        assert!(said(&mut wanted, 20).contains("bitrate_bps"));
-        assert_eq!(wanted.due(), Some(start + Duration::from_millis(220)), "when it has calmed down");
-        assert_eq!(said(&mut wanted, 220), "{\"bitrate_bps\":1900000}\n");
+        assert_eq!(said(&mut wanted, 100), "{\"bitrate_bps\":3000000}\n", "it is slow up, and makes 3 Mbit/s at most");
+        assert_eq!(wanted.due(), Some(start + Duration::from_millis(133)), "after a picture");
+        assert_eq!(said(&mut wanted, 133), "{\"bitrate_bps\":1900000}\n");
         wanted.forget();
         assert_eq!(
             said(&mut wanted, 300),

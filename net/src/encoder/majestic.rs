@@ -22,6 +22,8 @@ const STEPS: StepConfig = StepConfig {
     an_hour: 120,
     overshoot: 1.0,
     settles: Duration::ZERO,
+    rise: 1.0,
+    most: Bitrate(u64::MAX),
 };
 /// A picture that can be decoded alone is asked for at most this often.
 const IDR_AFTER: Duration = Duration::from_millis(500);

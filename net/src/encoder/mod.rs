@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
+use aquila_proto::Bitrate;
+use aquila_proto::cc::EncoderRange;
 use tokio::sync::mpsc;
 
 pub use ladder::{Ladder, LadderError, Rung};
@@ -26,6 +28,8 @@ pub struct EncoderSetup {
     pub spec: EncoderSpec,
     /// How it follows a change of rate, of a command's.
     pub kind: EncoderKind,
+    /// A command's encoder is never told more.
+    pub most: Bitrate,
     /// Sizes that a command's pictures may have; `None` if they stay as they are.
     pub sizes: Option<Ladder>,
 }
@@ -33,7 +37,7 @@ pub struct EncoderSetup {
 impl From<EncoderSpec> for EncoderSetup {
     /// Of which nothing is known.
     fn from(spec: EncoderSpec) -> Self {
-        Self { spec, kind: EncoderKind::default(), sizes: None }
+        Self { spec, kind: EncoderKind::default(), most: EncoderRange::default().most, sizes: None }
     }
 }
 
@@ -99,10 +103,13 @@ impl fmt::Display for EncoderSpec {
 const WAITING: usize = 64;
 
 /// Starts to serve an encoder; must be called within a tokio runtime. It ends when the sender is dropped.
-pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> mpsc::Sender<CameraRequest> {
+pub fn serve(EncoderSetup { spec, kind, most, sizes }: &EncoderSetup) -> mpsc::Sender<CameraRequest> {
     let (sender, requests) = mpsc::channel(WAITING);
     match spec {
-        EncoderSpec::Command(command) => tokio::spawn(command::serve(command.clone(), *kind, sizes.clone(), requests)),
+        EncoderSpec::Command(command) => {
+            let wanted = command::Wanted::new(*kind, *most, sizes.clone());
+            tokio::spawn(command::serve(command.clone(), wanted, requests))
+        }
         EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), requests)),
         EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), requests)),
     };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use aquila_proto::Bitrate;
-use aquila_proto::cc::EncoderRange;
+use aquila_proto::cc::{EncoderRange, Response};
 
 use super::steps::StepConfig;
 
@@ -35,8 +35,8 @@ pub struct EncoderModel {
     pub settles: Duration,
     /// Each change begins with a recovery point, which costs as much as several frames.
     pub rekeys_on_change: bool,
-    /// Share of a change that the next picture follows, if it is asked picture by picture.
-    pub response: f64,
+    /// How the next picture follows, if it is asked picture by picture.
+    pub response: Response,
 }
 
 impl EncoderKind {
@@ -58,8 +58,8 @@ impl EncoderKind {
     pub const fn model(self) -> EncoderModel {
         let (overshoot, settles_ms, rekeys_on_change) = match self {
             Self::Unknown => (1.0, 0, false),
-            // Frames 0 to 4 at 2.0 and 1.9 times the target, 5 to 9 at 1.1.
-            Self::X264 => (1.9, 200, false),
+            // Frames 0 to 4 at 2.0 and 1.9 times the target, 5 to 9 at 1.1; see below.
+            Self::X264 => (1.0, 0, false),
             // 2.7 to 4.5 times, then 1.3 to 2.1 times; less is asked for than would be needed, or there would be no picture.
             Self::X264LongBuffer => (2.5, 400, false),
             // 1.2 times in the first frames, which is its recovery point.
@@ -67,16 +67,20 @@ impl EncoderKind {
             // 1.2 times to a third, 1.9 times to a sixth.
             Self::OpenH264 => (1.2, 170, false),
         };
-        // x264 has made about half of a rise after five pictures, and spends what it has saved before it falls; asked as if it were
-        // 0.6 of each change, it uses as much of 1 Mbit/s as if it were all of it (78.9 and 78.3 %).
-        let response = if matches!(self, Self::X264 | Self::X264LongBuffer) { 0.6 } else { 1.0 };
+        // x264 makes a fifth of a rise in the next picture. It spends what it has saved before it falls, but asked for less than is wanted
+        // it makes a picture of nothing, and has to come up again (docs/quality.md).
+        let response = match self {
+            Self::X264 => Response { rise: 0.3, fall: 1.0 },
+            Self::X264LongBuffer => Response::both(0.6),
+            Self::Unknown | Self::X265 | Self::OpenH264 => Response::AT_ONCE,
+        };
         EncoderModel { overshoot, settles: Duration::from_millis(settles_ms), rekeys_on_change, response }
     }
 }
 
 impl EncoderModel {
-    /// When it is told another rate.
-    pub(super) const fn steps(self) -> StepConfig {
+    /// When it is told another rate, of at most this, and what.
+    pub(super) const fn steps(self, most: Bitrate) -> StepConfig {
         let (down_ms, up_ms, down_share, up_share) = match self.rekeys_on_change {
             true => (500, 5_000, 0.1, 0.2),
             false => (0, 0, 0.01, 0.01),
@@ -89,6 +93,8 @@ impl EncoderModel {
             an_hour: u32::MAX,
             overshoot: self.overshoot,
             settles: self.settles,
+            rise: self.response.rise,
+            most,
         }
     }
 }
@@ -123,9 +129,12 @@ mod tests {
     fn a_range_is_that_of_the_kind() {
         let (least, most) = (Bitrate::kbps(300), Bitrate::mbps(4));
         let of = |kind: EncoderKind| kind.range(least, most);
-        assert_eq!(of(EncoderKind::X264), EncoderRange { least, most, response: 0.6, rekeys: false });
+        assert_eq!(
+            of(EncoderKind::X264),
+            EncoderRange { least, most, response: Response { rise: 0.3, fall: 1.0 }, rekeys: false }
+        );
         assert!(of(EncoderKind::X265).rekeys);
-        assert_eq!(of(EncoderKind::Unknown).response, 1.0);
+        assert_eq!(of(EncoderKind::Unknown).response, Response::AT_ONCE);
     }
 
     #[test]

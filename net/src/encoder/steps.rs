@@ -22,6 +22,18 @@ pub(super) struct StepConfig {
     pub overshoot: f64,
     /// ... for this long, in which it is told as much less.
     pub settles: Duration,
+    /// Share of a rise that its next picture follows; for as long as that takes it is told as much more ...
+    pub rise: f64,
+    /// ... but no more than this.
+    pub most: Bitrate,
+}
+
+/// What was told, if it is not what is wanted.
+#[derive(Debug)]
+struct Settling {
+    until: Instant,
+    /// The rate before.
+    from: Bitrate,
 }
 
 /// The rate that was told, and the one that is wanted.
@@ -32,13 +44,14 @@ pub(super) struct Steps {
     wanted: Option<Bitrate>,
     /// Begin of the hour that is counted, and steps in it.
     hour: Option<(Instant, u32)>,
-    /// Less was told than is wanted, until then.
-    settling: Option<Instant>,
+    settling: Option<Settling>,
 }
 
 /// A step by less than this factor is followed well by all.
 const SMALL: f64 = 1.25;
 const HOUR: Duration = Duration::from_secs(3600);
+/// A picture has been made in this time.
+const PICTURE: Duration = Duration::from_millis(33);
 
 impl Steps {
     pub fn new(config: StepConfig) -> Self {
@@ -52,7 +65,7 @@ impl Steps {
 
     /// When to ask [`Steps::poll`] again, if nothing else happens.
     pub fn due(&self) -> Option<Instant> {
-        self.step_due().into_iter().chain(self.settling).min()
+        self.step_due().into_iter().chain(self.settling.as_ref().map(|settling| settling.until)).min()
     }
 
     fn step_due(&self) -> Option<Instant> {
@@ -61,7 +74,8 @@ impl Steps {
         // What is about the same waits until it has calmed down.
         let ratio = wanted.0 as f64 / told.0.max(1) as f64;
         let about_the_same = (1.0 / SMALL..SMALL).contains(&ratio);
-        let due = self.settling.filter(|_| about_the_same).map_or(due, |until| due.max(until));
+        let settling = self.settling.as_ref().filter(|_| about_the_same);
+        let due = settling.map_or(due, |settling| due.max(settling.until));
         self.is_worth_it(wanted, told).then_some(due)
     }
 
@@ -72,16 +86,28 @@ impl Steps {
             && self.step_due().is_none_or(|due| now < due)
         {
             // It has calmed down, and is told what was wanted in the first place.
-            self.settling.take_if(|until| *until <= now)?;
+            self.settling.take_if(|settling| settling.until <= now)?;
             return Some(told);
         }
         let hour = self.hour.filter(|(begin, _)| now.saturating_duration_since(*begin) < HOUR);
         let (begin, count) = hour.unwrap_or((now, 0));
         self.hour = Some((begin, count + 1));
         let before = self.told.replace((now, wanted)).map(|(_, told)| told);
-        let less = before.map_or(1.0, |before| self.overshoot(before, wanted));
-        self.settling = (less > 1.0).then(|| now + self.config.settles);
-        Some(wanted * less.recip())
+        // While it settles, it has not come far from where it was.
+        let settling = self.settling.take().filter(|settling| now < settling.until);
+        let Some(from) = settling.map(|settling| settling.from).or(before) else { return Some(wanted) };
+        let (told, settles) = self.lead(from, wanted);
+        self.settling = (told != wanted).then(|| Settling { until: now + settles, from });
+        Some(told)
+    }
+
+    /// What to tell it so that it makes the second rate after the first, and for how long.
+    fn lead(&self, from: Bitrate, to: Bitrate) -> (Bitrate, Duration) {
+        if to > from {
+            let told = from.0 as f64 + (to - from).0 as f64 / self.config.rise;
+            return (Bitrate(told as u64).min(self.config.most).max(to), PICTURE);
+        }
+        (to * self.overshoot(from, to).recip(), self.config.settles)
     }
 
     /// Another encoder is there, which has been told nothing.
@@ -133,6 +159,8 @@ mod tests {
         an_hour: 4,
         overshoot: 1.0,
         settles: Duration::ZERO,
+        rise: 1.0,
+        most: Bitrate(u64::MAX),
     };
 
     fn kbps(kbps: u64) -> Bitrate {
@@ -202,5 +230,31 @@ mod tests {
         steps.want(kbps(3000));
         assert_eq!(steps.poll(at(10_000)), Some(kbps(3000)));
         assert_eq!((steps.poll(at(10_001)), steps.due()), (None, None));
+    }
+
+    #[test]
+    fn an_encoder_that_is_slow_up_is_told_more_for_a_picture() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let still = Duration::ZERO;
+        let most = kbps(10_000);
+        let config = StepConfig { rise: 0.5, most, down_after: still, up_after: still, an_hour: 40, ..CONFIG };
+        let mut steps = Steps::new(config);
+        steps.want(kbps(1000));
+        assert_eq!(steps.poll(at(0)), Some(kbps(1000)));
+        steps.want(kbps(2000));
+        assert_eq!((steps.poll(at(100)), steps.due()), (Some(kbps(3000)), Some(at(133))));
+        // Another one before a picture was made: from where it was.
+        steps.want(kbps(3000));
+        assert_eq!((steps.poll(at(110)), steps.poll(at(142))), (Some(kbps(5000)), None));
+        assert_eq!((steps.poll(at(143)), steps.due()), (Some(kbps(3000)), None));
+        steps.want(kbps(1500));
+        assert_eq!((steps.poll(at(200)), steps.due()), (Some(kbps(1500)), None), "down as it is");
+        steps.want(kbps(8000));
+        assert_eq!(steps.poll(at(300)), Some(most));
+        steps.want(kbps(1000));
+        assert_eq!((steps.poll(at(310)), steps.due()), (Some(kbps(1000)), None), "no word of the old rate afterwards");
+        steps.on_failure();
+        assert_eq!(steps.poll(at(320)), Some(kbps(1000)), "where it is, is not known");
     }
 }

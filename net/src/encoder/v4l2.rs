@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use aquila_proto::Bitrate;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -26,6 +27,8 @@ const STEPS: StepConfig = StepConfig {
     an_hour: u32::MAX,
     overshoot: 1.0,
     settles: Duration::ZERO,
+    rise: 1.0,
+    most: Bitrate(u64::MAX),
 };
 /// A device that is not there, or refuses, is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);
@@ -112,7 +115,6 @@ fn set(device: &File, id: u32, value: i32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use aquila_proto::Bitrate;
     use tokio::time::timeout;
 
     use super::*;

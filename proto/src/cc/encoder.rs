@@ -9,17 +9,36 @@ pub struct EncoderRange {
     pub least: Bitrate,
     /// More is of no use.
     pub most: Bitrate,
-    /// Share of a change of the rate that the next frame follows, above 0; 1 if it is not known.
-    pub response: f64,
+    /// How the next frame follows another rate.
+    pub response: Response,
     /// It makes a recovery point with each other rate that it is told. That is as large as several frames: what it is told is to last, not to
     /// work off a queue ([`Controller::lasting_rate`](super::Controller::lasting_rate)).
     pub rekeys: bool,
 }
 
+/// Share of a change of the rate that the next frame is taken to follow, above 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Response {
+    /// Where more is wanted.
+    pub rise: f64,
+    /// Where less is.
+    pub fall: f64,
+}
+
+impl Response {
+    /// All of it, or it is not known.
+    pub const AT_ONCE: Self = Self::both(1.0);
+
+    /// The same both ways.
+    pub const fn both(share: f64) -> Self {
+        Self { rise: share, fall: share }
+    }
+}
+
 impl Default for EncoderRange {
     /// 200 kbit/s to 20 Mbit/s, at once.
     fn default() -> Self {
-        Self { least: Bitrate::kbps(200), most: Bitrate::mbps(20), response: 1.0, rekeys: false }
+        Self { least: Bitrate::kbps(200), most: Bitrate::mbps(20), response: Response::AT_ONCE, rekeys: false }
     }
 }
 
@@ -39,9 +58,10 @@ impl EncoderLag {
 
     /// The rate to ask for if the next frame should have `wanted`. It counts as asked.
     pub fn ask(&mut self, wanted: Bitrate) -> Bitrate {
-        let response = self.range.response.clamp(0.1, 1.0);
         let wanted = self.range.clamp(wanted);
         let makes = self.makes.unwrap_or(wanted.0 as f64);
+        let Response { rise, fall } = self.range.response;
+        let response = if wanted.0 as f64 > makes { rise } else { fall }.clamp(0.1, 1.0);
         let asked = self.range.clamp(Bitrate((makes + (wanted.0 as f64 - makes) / response).max(0.0) as u64));
         self.makes = Some(makes + (asked.0 as f64 - makes) * response);
         asked
@@ -61,14 +81,22 @@ mod tests {
 
     #[test]
     fn a_lagging_encoder_is_asked_for_more_than_is_wanted_and_then_makes_it() {
-        let range = EncoderRange { most: Bitrate::mbps(10), response: 0.5, ..EncoderRange::default() };
+        let range = EncoderRange { most: Bitrate::mbps(10), response: Response::both(0.5), ..EncoderRange::default() };
         let mut lag = EncoderLag::new(range);
         assert_eq!(lag.ask(Bitrate::mbps(4)), Bitrate::mbps(4), "nothing is known of it");
         assert_eq!(lag.ask(Bitrate::mbps(5)), Bitrate::mbps(6), "half of the way from 4 to 6");
         assert_eq!(lag.ask(Bitrate::mbps(5)), Bitrate::mbps(5));
         assert_eq!(lag.ask(Bitrate::mbps(2)), Bitrate::kbps(200), "no less than it can make, so it makes 2.6");
         assert_eq!(lag.ask(Bitrate::mbps(2)), Bitrate::kbps(1400));
-        let mut exact = EncoderLag::new(EncoderRange { response: 1.0, ..range });
+        let mut exact = EncoderLag::new(EncoderRange { response: Response::AT_ONCE, ..range });
         assert_eq!([4, 9, 1].map(|mbps| exact.ask(Bitrate::mbps(mbps))), [4, 9, 1].map(Bitrate::mbps));
+    }
+
+    #[test]
+    fn one_that_is_slow_up_only_is_asked_for_more_on_the_way_up_only() {
+        let response = Response { rise: 0.5, fall: 1.0 };
+        let mut lag = EncoderLag::new(EncoderRange { most: Bitrate::mbps(10), response, ..EncoderRange::default() });
+        let asked = [4, 5, 3, 3, 4].map(|mbps| lag.ask(Bitrate::mbps(mbps)));
+        assert_eq!(asked, [4, 6, 3, 3, 5].map(Bitrate::mbps));
     }
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub use borrowed::{Borrowed, BorrowedConfig, BorrowedKind};
 pub use dedicated::{Dedicated, DedicatedConfig};
-pub use encoder::{EncoderLag, EncoderRange};
+pub use encoder::{EncoderLag, EncoderRange, Response};
 pub use fpv2::{Fpv2, Fpv2Config};
 pub use open_loop::OpenLoop;
 pub use paper::{Paper, PaperConfig};

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use aquila_net::encoder::Ladder;
+use aquila_net::encoder::{EncoderKind, Ladder};
 use aquila_proto::Bitrate;
 
 use crate::camera::nal_units;
@@ -96,8 +96,8 @@ impl FrameEncoder for Camera<'_> {
         encoded
     }
 
-    fn rekeys(&self) -> bool {
-        self.encoder.rekeys()
+    fn kind(&self) -> Option<EncoderKind> {
+        Some(self.encoder.kind())
     }
 }
 

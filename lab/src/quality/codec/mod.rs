@@ -11,7 +11,7 @@ mod tests;
 use std::io;
 use std::str::FromStr;
 
-use aquila_net::encoder::{Ladder, Rung};
+use aquila_net::encoder::{EncoderKind, Ladder, Rung};
 use aquila_proto::Bitrate;
 use thiserror::Error;
 
@@ -178,9 +178,13 @@ impl Encoder {
         Self { engine, frames_per_second, current: None }
     }
 
-    /// Whether each other target costs it a recovery point.
-    pub fn rekeys(&self) -> bool {
-        self.engine == Engine::X265
+    /// Which one it is, as the sender knows it.
+    pub fn kind(&self) -> EncoderKind {
+        match self.engine {
+            Engine::OpenH264 => EncoderKind::OpenH264,
+            Engine::X264 => EncoderKind::X264,
+            Engine::X265 => EncoderKind::X265,
+        }
     }
 
     /// So many pictures come a second from now on. Another number than before begins the stream anew.
