@@ -117,6 +117,7 @@ impl Steps {
 
     /// The encoder did not hear it: it is to be told again.
     pub fn on_failure(&mut self) {
+        self.settling = None;
         if let Some((_, told)) = &mut self.told {
             // As far away as can be, so that it is worth a step.
             *told = Bitrate(u64::MAX);
