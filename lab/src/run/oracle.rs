@@ -3,7 +3,8 @@
 //! [`Oracle::Exact`] knows what the link will carry until the next frame is due, and fills it. [`Oracle::Late`] knows all of
 //! the past exactly, but [`LATE`] late: no controller can hear of the link sooner than its feedback comes back, so this one
 //! is the bound for those that do not guess. Neither is a product's: they are put in by [`Session::set_controller`], and
-//! their encoder makes exactly what it is asked for. `docs/congestion.md` has how the rules below were chosen.
+//! their encoder makes exactly what it is asked for, if it is a model of one. `docs/congestion.md` has how the rules below were
+//! chosen.
 //!
 //! [`Session::set_controller`]: aquila_proto::Session::set_controller
 

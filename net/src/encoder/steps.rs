@@ -50,7 +50,7 @@ pub(super) struct Steps {
 /// A step by less than this factor is followed well by all.
 const SMALL: f64 = 1.25;
 const HOUR: Duration = Duration::from_secs(3600);
-/// A picture has been made in this time.
+/// A picture has been made in this time, at 30 a second.
 const PICTURE: Duration = Duration::from_millis(33);
 
 impl Steps {
