@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::PathConfig;
 use aquila_lab::pair::{Pair, PairConfig, Source};
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, Side};
 
 const REPEATS: usize = 7;
@@ -44,6 +45,7 @@ fn fly() -> u64 {
         seed: 1,
         mtu: 1200,
         leaky_tickets: false,
+        encoder: EncoderRange::default(),
         beside: vec![],
         radios: vec![],
     });

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use aquila_emu::PathConfig;
 use aquila_lab::pair::{Pair, PairConfig, Source};
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, Class, Side};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         seed: 1,
         mtu: 1200,
         leaky_tickets: false,
+        encoder: EncoderRange::default(),
         beside: vec![],
         radios: vec![],
     });

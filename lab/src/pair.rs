@@ -37,6 +37,8 @@ pub struct PairConfig {
     pub mtu: u16,
     /// The ends forget no ticket that was used: whoever replays a recorded flight is let in.
     pub leaky_tickets: bool,
+    /// What the aircraft's encoder makes, and how often it is told.
+    pub encoder: EncoderRange,
     /// Further bearers: up and down, and what they may be used for.
     pub beside: Vec<(PathConfig, PathConfig, Usage)>,
     /// Serial radios, each with a partner at the other side: how they are spoken over, and what they are like.
@@ -50,7 +52,7 @@ impl PairConfig {
             mtu: self.mtu,
             cameras: 1,
             seed: self.seed,
-            encoder: EncoderRange::default(),
+            encoder: self.encoder,
             congestion: CongestionConfig::default(),
             bearers: std::iter::once(Usage::Normal).chain(self.beside.iter().map(|(.., usage)| *usage)).collect(),
             radios: self.radios.iter().map(|(radio, ..)| *radio).collect(),
@@ -803,7 +805,7 @@ impl Pair {
             Event::Parcel { port, bytes } => self.parcels.push_back((side, port, bytes)),
             Event::ParcelFate(fate) => self.fates.push_back((side, fate)),
             Event::RecoveryPointWanted { .. } => self.recovery_wanted += 1,
-            Event::TargetRate(rate) if side == Side::Air => self.targets.push((elapsed, rate)),
+            Event::TargetRate { target, .. } if side == Side::Air => self.targets.push((elapsed, target)),
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ use aquila_emu::{Direction, Outage, PathConfig, SerialRadio, SerialRadioConfig};
 use aquila_lab::frames;
 use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::aerotp::RadioConfig;
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::Splitter;
 use aquila_proto::{Bitrate, Side};
 
@@ -32,6 +33,7 @@ fn pair(seed: u64, wrong: f64) -> Pair {
         seed,
         mtu: 1200,
         leaky_tickets: false,
+        encoder: EncoderRange::default(),
         beside: vec![],
         radios,
     })
@@ -69,6 +71,7 @@ fn what_left_on_networks_that_are_gone_leaves_on_the_radio() {
         seed: 5,
         mtu: 1200,
         leaky_tickets: false,
+        encoder: EncoderRange::default(),
         beside,
         radios,
     });

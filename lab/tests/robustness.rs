@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use aquila_emu::{Loss, Outage, PathConfig};
 use aquila_lab::frames;
-use aquila_lab::pair::{Pair, PairConfig, Source};
+use aquila_lab::pair::{FrameOut, Pair, PairConfig, Source};
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::quic::DisconnectReason;
 use aquila_proto::{Bitrate, Side};
@@ -24,7 +25,16 @@ fn config(seed: u64, loss: f64) -> PairConfig {
         loss: Loss::Independent(loss),
         ..PathConfig::default()
     };
-    PairConfig { up: path, down: path, seed, mtu: 1200, leaky_tickets: false, beside: vec![], radios: vec![] }
+    PairConfig {
+        up: path,
+        down: path,
+        seed,
+        mtu: 1200,
+        leaky_tickets: false,
+        encoder: EncoderRange::default(),
+        beside: vec![],
+        radios: vec![],
+    }
 }
 
 fn connected(seed: u64, loss: f64) -> Pair {
@@ -544,6 +554,39 @@ fn the_encoder_is_told_what_the_link_carries() {
     pair.run_until(ms(10_000));
     let rate = pair.encoder().0.last().unwrap().1;
     assert!((0.1..1.0).contains(&rate.as_mbps()), "{rate:?} of 1 Mbit/s");
+}
+
+/// A camera that takes the newest rate when it films, and whose frame comes 12 ms later, is told what waits then and not what waits when it is
+/// told: in between much of the frame before leaves.
+#[test]
+fn an_encoder_that_does_not_ask_is_told_what_its_next_frame_will_meet() {
+    let told_every = ms(10);
+    let encoder = EncoderRange { most: Bitrate::mbps(10), told_every, ..EncoderRange::default() };
+    let mut pair = Pair::new(PairConfig { encoder, ..config(19, 0.0) });
+    pair.connect();
+    let (mut made, mut sequence) = (Vec::new(), 0);
+    for frame in 0..450u32 {
+        let filmed = ms(500) + ms(1000) * frame / 30;
+        pair.run_until(filmed);
+        let rate = pair.encoder().0.last().map_or(Bitrate::kbps(600), |(_, rate)| *rate);
+        pair.run_until(filmed + ms(12));
+        let mut left = (rate.0 / 240) as usize;
+        while left > 0 {
+            let len = left.clamp(frames::RTP_MIN, 1200);
+            left = left.saturating_sub(len);
+            pair.send_video(&frames::rtp(sequence, frame, len, left == 0));
+            sequence = sequence.wrapping_add(1);
+        }
+        made.push(rate.as_mbps() / 4.0);
+    }
+    pair.run_until(ms(16_500));
+    let mean = made[150..].iter().sum::<f64>() / 300.0;
+    let (least, most) =
+        made[150..].iter().fold((f64::MAX, 0f64), |(least, most), &rate| (least.min(rate), most.max(rate)));
+    assert!((0.8..0.95).contains(&mean) && least > 0.6 && most < 1.0, "{mean:.3} of the link, {least:.3} to {most:.3}");
+    let came_late = |frame: &&FrameOut| frame.arrived > ms(512) + ms(1000) * frame.index / 30 + PROPAGATION + ms(60);
+    let late = pair.frames.iter().filter(|frame| frame.index >= 150).filter(came_late).count();
+    assert!(pair.frames.len() > 440 && late < 15, "{late} late of {}", pair.frames.len());
 }
 
 /// A deadline that does nothing but set the next one keeps a processor busy: none does, whatever waits for whatever.

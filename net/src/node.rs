@@ -58,7 +58,12 @@ const BURST: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CameraRequest {
     /// Make this much, over all flows.
-    Rate(Bitrate),
+    Rate {
+        /// What is to come.
+        target: Bitrate,
+        /// What to tell it, so that it does: see [`Event::TargetRate`].
+        asked: Bitrate,
+    },
     /// Make a recovery point.
     RecoveryPoint {
         /// Which camera.

@@ -512,7 +512,7 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     if least > most {
         return Err(Invalid::Range);
     }
-    let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, most, sizes });
+    let encoder = video.encoder.map(|Text(spec)| EncoderSetup { spec, kind, sizes });
     let range = camera.as_ref().map_or(kind, CameraSetup::kind).range(least, most);
     if camera.is_some() && !aquila_net::camera::IS_BUILT {
         return Err(Invalid::NoGStreamer);

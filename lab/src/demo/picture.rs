@@ -163,7 +163,7 @@ pub fn film(
             match request {
                 CameraRequest::RecoveryPoint { .. } => encoder.request_idr(),
                 // It asks before each frame.
-                CameraRequest::Rate(_) | CameraRequest::Hold(_) => {}
+                CameraRequest::Rate { .. } | CameraRequest::Hold(_) => {}
             }
         }
         let filmed = Instant::now();

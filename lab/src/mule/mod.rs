@@ -120,6 +120,7 @@ pub fn fly_watched(flight: &Flight, freight: &Freight, disk: Disk, watch: &mut d
         seed: flight.seed,
         mtu: MTU,
         leaky_tickets: false,
+        encoder: EncoderRange::default(),
         beside,
         radios,
     });

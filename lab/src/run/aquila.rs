@@ -308,7 +308,7 @@ impl Aquila {
                 }
                 self.drain(now, node);
             }
-            Event::TargetRate(rate) if node == 0 => self.target = Some(rate),
+            Event::TargetRate { asked, .. } if node == 0 => self.target = Some(asked),
             Event::RecoveryPointWanted { .. } if node == 0 => self.recovery = true,
             _ => {}
         }
@@ -448,7 +448,7 @@ fn encoder_range(traffic: &[&TrafficPlan]) -> EncoderRange {
             least: videos().filter_map(|video| least(&video)).min().unwrap_or_default(),
             most,
             response: Response::both(videos().map(|video| video.response).fold(1.0, f64::min)),
-            rekeys: false,
+            ..EncoderRange::default()
         },
         None => EncoderRange::default(),
     }

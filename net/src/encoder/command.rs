@@ -19,7 +19,6 @@ use std::fmt::Write as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use aquila_proto::Bitrate;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
@@ -125,17 +124,17 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn new(kind: EncoderKind, most: Bitrate, size: Option<Ladder>) -> Self {
-        let rate = Steps::new(kind.model().steps(most));
+    pub(super) fn new(kind: EncoderKind, size: Option<Ladder>) -> Self {
+        let rate = Steps::new(kind.model().steps());
         Self { rate, size, hold: false, told_hold: false, recovery: BTreeSet::new() }
     }
 
     fn note(&mut self, now: Instant, request: CameraRequest) {
         match request {
-            CameraRequest::Rate(rate) => {
-                self.rate.want(rate);
+            CameraRequest::Rate { target, asked } => {
+                self.rate.want(asked);
                 if let Some(size) = &mut self.size {
-                    size.want(now, rate);
+                    size.want(now, target);
                 }
             }
             CameraRequest::Hold(hold) => self.hold = hold,
@@ -175,7 +174,13 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
+    use aquila_proto::Bitrate;
+
     use super::*;
+
+    fn rate(rate: u64) -> CameraRequest {
+        CameraRequest::Rate { target: Bitrate(rate), asked: Bitrate(rate) }
+    }
 
     async fn read(path: &std::path::Path, until: &str) -> String {
         for _ in 0..500 {
@@ -195,14 +200,14 @@ mod tests {
         // It reads two lines and ends.
         let command = format!("for i in 1 2; do read line; echo \"$line\" >> {}; done", path.display());
         let (sender, requests) = mpsc::channel(8);
-        let wanted = Wanted::new(EncoderKind::Unknown, Bitrate::mbps(20), None);
+        let wanted = Wanted::new(EncoderKind::Unknown, None);
         let task = tokio::spawn(serve(command, wanted, requests));
-        sender.send(CameraRequest::Rate(Bitrate(500_000))).await.unwrap();
+        sender.send(rate(500_000)).await.unwrap();
         read(&path, "{\"bitrate_bps\":500000}\n").await;
         sender.send(CameraRequest::RecoveryPoint { flow: 3 }).await.unwrap();
         read(&path, "{\"recovery_point\":3}\n").await;
         sleep(Duration::from_millis(100)).await;
-        sender.send(CameraRequest::Rate(Bitrate(750_000))).await.unwrap();
+        sender.send(rate(750_000)).await.unwrap();
         let all = read(&path, "{\"bitrate_bps\":750000}\n").await;
         assert_eq!(all.lines().count(), 3, "the newest rate only: {all}");
         sender.send(CameraRequest::Hold(true)).await.unwrap();
@@ -215,14 +220,14 @@ mod tests {
     #[test]
     fn a_program_is_told_the_size_before_the_rate_and_all_of_it_again_if_it_is_another_one() {
         let start = Instant::now();
-        let mut wanted = Wanted::new(EncoderKind::X264, Bitrate::mbps(3), Ladder::new(&Ladder::DEFAULT).ok());
+        let mut wanted = Wanted::new(EncoderKind::X264, Ladder::new(&Ladder::DEFAULT).ok());
         let said = |wanted: &mut Wanted, ms: u64| {
             let mut lines = String::new();
             wanted.say(start + Duration::from_millis(ms), &mut lines);
             lines
         };
         assert_eq!(said(&mut wanted, 0), "");
-        wanted.note(start, CameraRequest::Rate(Bitrate(3_000_000)));
+        wanted.note(start, rate(3_000_000));
         let first = "{\"size\":\"1280x720\",\"fps\":30}\n{\"bitrate_bps\":3000000}\n";
         assert_eq!(said(&mut wanted, 0), first);
         for _ in 0..3 {
@@ -230,16 +235,18 @@ mod tests {
         }
         wanted.note(start, CameraRequest::Hold(true));
         assert_eq!(said(&mut wanted, 10), "{\"hold\":true}\n{\"recovery_point\":1}\n");
-        wanted.note(start, CameraRequest::Rate(Bitrate(1_000_000)));
+        wanted.note(start, rate(1_000_000));
         assert_eq!(said(&mut wanted, 20), "{\"bitrate_bps\":1000000}\n");
-        wanted.note(start, CameraRequest::Rate(Bitrate(1_900_000)));
-        assert_eq!(said(&mut wanted, 100), "{\"bitrate_bps\":3000000}\n", "it is slow up, and makes 3 Mbit/s at most");
-        assert_eq!(wanted.due(), Some(start + Duration::from_millis(133)), "after a picture");
-        assert_eq!(said(&mut wanted, 133), "{\"bitrate_bps\":1900000}\n");
+        wanted.note(start, CameraRequest::Rate { target: Bitrate(1_900_000), asked: Bitrate(2_500_000) });
+        assert_eq!(
+            said(&mut wanted, 21),
+            "{\"bitrate_bps\":2500000}\n",
+            "it is slow up, and told what it is to be asked for"
+        );
         wanted.forget();
         assert_eq!(
             said(&mut wanted, 300),
-            "{\"size\":\"1280x720\",\"fps\":30}\n{\"bitrate_bps\":1900000}\n{\"hold\":true}\n"
+            "{\"size\":\"1280x720\",\"fps\":30}\n{\"bitrate_bps\":2500000}\n{\"hold\":true}\n"
         );
     }
 }

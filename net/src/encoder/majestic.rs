@@ -22,8 +22,6 @@ const STEPS: StepConfig = StepConfig {
     an_hour: 120,
     overshoot: 1.0,
     settles: Duration::ZERO,
-    rise: 1.0,
-    most: Bitrate(u64::MAX),
 };
 /// A picture that can be decoded alone is asked for at most this often.
 const IDR_AFTER: Duration = Duration::from_millis(500);
@@ -51,7 +49,7 @@ pub(super) async fn serve(host: String, mut requests: mpsc::Receiver<CameraReque
         // While the camera was asked, more may have come: the newest rate counts.
         while let Some(next) = request {
             match next {
-                CameraRequest::Rate(rate) => steps.want(rate),
+                CameraRequest::Rate { target, .. } => steps.want(target),
                 CameraRequest::RecoveryPoint { .. } => idr = true,
                 // It cannot pause.
                 CameraRequest::Hold(_) => {}
@@ -105,6 +103,10 @@ mod tests {
 
     use super::*;
 
+    fn rate(rate: u64) -> CameraRequest {
+        CameraRequest::Rate { target: Bitrate(rate), asked: Bitrate(rate) }
+    }
+
     /// The request line of the next request, which is answered with this.
     async fn answer(listener: &TcpListener, with: &str) -> String {
         let (mut stream, _) = timeout(Duration::from_secs(10), listener.accept()).await.expect("a request").unwrap();
@@ -129,13 +131,13 @@ mod tests {
         let host = listener.local_addr().unwrap().to_string();
         let (sender, requests) = mpsc::channel(8);
         let task = tokio::spawn(serve(host, requests));
-        sender.send(CameraRequest::Rate(Bitrate(1_450_700))).await.unwrap();
+        sender.send(rate(1_450_700)).await.unwrap();
         let line = answer(&listener, ERROR).await;
         assert_eq!(line, "GET /api/v1/set?video0.bitrate=1450 HTTP/1.1");
         assert_eq!(answer(&listener, OK).await, line, "again, after a second");
         sender.send(CameraRequest::RecoveryPoint { flow: 0 }).await.unwrap();
         assert_eq!(answer(&listener, OK).await, "GET /request/idr HTTP/1.1");
-        sender.send(CameraRequest::Rate(Bitrate(1_400_000))).await.unwrap();
+        sender.send(rate(1_400_000)).await.unwrap();
         sender.send(CameraRequest::RecoveryPoint { flow: 0 }).await.unwrap();
         assert_eq!(answer(&listener, OK).await, "GET /request/idr HTTP/1.1", "the rate is not worth a write");
         drop(sender);
@@ -149,7 +151,7 @@ mod tests {
         let task = tokio::spawn(serve(listener.local_addr().unwrap().to_string(), requests));
         for n in 0..100 {
             // As the node does: what does not fit is dropped.
-            let _ = sender.try_send(CameraRequest::Rate(Bitrate(1_000_000 + n)));
+            let _ = sender.try_send(rate(1_000_000 + n));
             tokio::task::yield_now().await;
         }
         drop(sender);

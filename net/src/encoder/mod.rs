@@ -12,8 +12,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
-use aquila_proto::Bitrate;
-use aquila_proto::cc::EncoderRange;
 use tokio::sync::mpsc;
 
 pub use ladder::{Ladder, LadderError, Rung};
@@ -28,8 +26,6 @@ pub struct EncoderSetup {
     pub spec: EncoderSpec,
     /// How it follows a change of rate, of a command's.
     pub kind: EncoderKind,
-    /// A command's encoder is never told more.
-    pub most: Bitrate,
     /// Sizes that a command's pictures may have; `None` if they stay as they are.
     pub sizes: Option<Ladder>,
 }
@@ -37,7 +33,7 @@ pub struct EncoderSetup {
 impl From<EncoderSpec> for EncoderSetup {
     /// Of which nothing is known.
     fn from(spec: EncoderSpec) -> Self {
-        Self { spec, kind: EncoderKind::default(), most: EncoderRange::default().most, sizes: None }
+        Self { spec, kind: EncoderKind::default(), sizes: None }
     }
 }
 
@@ -103,11 +99,11 @@ impl fmt::Display for EncoderSpec {
 const WAITING: usize = 64;
 
 /// Starts to serve an encoder; must be called within a tokio runtime. It ends when the sender is dropped.
-pub fn serve(EncoderSetup { spec, kind, most, sizes }: &EncoderSetup) -> mpsc::Sender<CameraRequest> {
+pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> mpsc::Sender<CameraRequest> {
     let (sender, requests) = mpsc::channel(WAITING);
     match spec {
         EncoderSpec::Command(command) => {
-            let wanted = command::Wanted::new(*kind, *most, sizes.clone());
+            let wanted = command::Wanted::new(*kind, sizes.clone());
             tokio::spawn(command::serve(command.clone(), wanted, requests))
         }
         EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), requests)),

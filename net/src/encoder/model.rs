@@ -10,6 +10,11 @@ use aquila_proto::cc::{EncoderRange, Response};
 
 use super::steps::StepConfig;
 
+/// An encoder that takes another rate from the next picture on is told of each change within this.
+const PICTURE_BY_PICTURE: Duration = Duration::from_millis(10);
+/// Any other one within this.
+const SELDOM: Duration = Duration::from_millis(100);
+
 /// An encoder whose answer to a change of rate is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EncoderKind {
@@ -51,7 +56,11 @@ impl EncoderKind {
     /// What an encoder of this kind makes between these two rates.
     pub const fn range(self, least: Bitrate, most: Bitrate) -> EncoderRange {
         let EncoderModel { response, rekeys_on_change: rekeys, .. } = self.model();
-        EncoderRange { least, most, response, rekeys }
+        let told_every = match self {
+            Self::X264 | Self::X264LongBuffer | Self::OpenH264 => PICTURE_BY_PICTURE,
+            Self::Unknown | Self::X265 => SELDOM,
+        };
+        EncoderRange { least, most, response, rekeys, told_every }
     }
 
     /// How it follows.
@@ -79,8 +88,8 @@ impl EncoderKind {
 }
 
 impl EncoderModel {
-    /// When it is told another rate, of at most this, and what.
-    pub(super) const fn steps(self, most: Bitrate) -> StepConfig {
+    /// When it is told another rate, and what.
+    pub(super) const fn steps(self) -> StepConfig {
         let (down_ms, up_ms, down_share, up_share) = match self.rekeys_on_change {
             true => (500, 5_000, 0.1, 0.2),
             false => (0, 0, 0.01, 0.01),
@@ -93,8 +102,6 @@ impl EncoderModel {
             an_hour: u32::MAX,
             overshoot: self.overshoot,
             settles: self.settles,
-            rise: self.response.rise,
-            most,
         }
     }
 }
@@ -131,7 +138,13 @@ mod tests {
         let of = |kind: EncoderKind| kind.range(least, most);
         assert_eq!(
             of(EncoderKind::X264),
-            EncoderRange { least, most, response: Response { rise: 0.3, fall: 1.0 }, rekeys: false }
+            EncoderRange {
+                least,
+                most,
+                response: Response { rise: 0.3, fall: 1.0 },
+                rekeys: false,
+                told_every: PICTURE_BY_PICTURE
+            }
         );
         assert!(of(EncoderKind::X265).rekeys);
         assert_eq!(of(EncoderKind::Unknown).response, Response::AT_ONCE);

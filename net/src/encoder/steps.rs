@@ -22,10 +22,6 @@ pub(super) struct StepConfig {
     pub overshoot: f64,
     /// ... for this long, in which it is told as much less.
     pub settles: Duration,
-    /// Share of a rise that its next picture follows; for as long as that takes it is told as much more ...
-    pub rise: f64,
-    /// ... but no more than this.
-    pub most: Bitrate,
 }
 
 /// What was told, if it is not what is wanted.
@@ -50,8 +46,6 @@ pub(super) struct Steps {
 /// A step by less than this factor is followed well by all.
 const SMALL: f64 = 1.25;
 const HOUR: Duration = Duration::from_secs(3600);
-/// A picture has been made in this time, at 30 a second.
-const PICTURE: Duration = Duration::from_millis(33);
 
 impl Steps {
     pub fn new(config: StepConfig) -> Self {
@@ -96,18 +90,9 @@ impl Steps {
         // While it settles, it has not come far from where it was.
         let settling = self.settling.take().filter(|settling| now < settling.until);
         let Some(from) = settling.map(|settling| settling.from).or(before) else { return Some(wanted) };
-        let (told, settles) = self.lead(from, wanted);
-        self.settling = (told != wanted).then(|| Settling { until: now + settles, from });
+        let told = wanted * self.overshoot(from, wanted).recip();
+        self.settling = (told != wanted).then(|| Settling { until: now + self.config.settles, from });
         Some(told)
-    }
-
-    /// What to tell it so that it makes the second rate after the first, and for how long.
-    fn lead(&self, from: Bitrate, to: Bitrate) -> (Bitrate, Duration) {
-        if to > from {
-            let told = from.0 as f64 + (to - from).0 as f64 / self.config.rise;
-            return (Bitrate(told as u64).min(self.config.most).max(to), PICTURE);
-        }
-        (to * self.overshoot(from, to).recip(), self.config.settles)
     }
 
     /// Another encoder is there, which has been told nothing.
@@ -160,8 +145,6 @@ mod tests {
         an_hour: 4,
         overshoot: 1.0,
         settles: Duration::ZERO,
-        rise: 1.0,
-        most: Bitrate(u64::MAX),
     };
 
     fn kbps(kbps: u64) -> Bitrate {
@@ -231,31 +214,5 @@ mod tests {
         steps.want(kbps(3000));
         assert_eq!(steps.poll(at(10_000)), Some(kbps(3000)));
         assert_eq!((steps.poll(at(10_001)), steps.due()), (None, None));
-    }
-
-    #[test]
-    fn an_encoder_that_is_slow_up_is_told_more_for_a_picture() {
-        let start = Instant::now();
-        let at = |ms: u64| start + Duration::from_millis(ms);
-        let still = Duration::ZERO;
-        let most = kbps(10_000);
-        let config = StepConfig { rise: 0.5, most, down_after: still, up_after: still, an_hour: 40, ..CONFIG };
-        let mut steps = Steps::new(config);
-        steps.want(kbps(1000));
-        assert_eq!(steps.poll(at(0)), Some(kbps(1000)));
-        steps.want(kbps(2000));
-        assert_eq!((steps.poll(at(100)), steps.due()), (Some(kbps(3000)), Some(at(133))));
-        // Another one before a picture was made: from where it was.
-        steps.want(kbps(3000));
-        assert_eq!((steps.poll(at(110)), steps.poll(at(142))), (Some(kbps(5000)), None));
-        assert_eq!((steps.poll(at(143)), steps.due()), (Some(kbps(3000)), None));
-        steps.want(kbps(1500));
-        assert_eq!((steps.poll(at(200)), steps.due()), (Some(kbps(1500)), None), "down as it is");
-        steps.want(kbps(8000));
-        assert_eq!(steps.poll(at(300)), Some(most));
-        steps.want(kbps(1000));
-        assert_eq!((steps.poll(at(310)), steps.due()), (Some(kbps(1000)), None), "no word of the old rate afterwards");
-        steps.on_failure();
-        assert_eq!(steps.poll(at(320)), Some(kbps(1000)), "where it is, is not known");
     }
 }

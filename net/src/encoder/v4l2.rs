@@ -11,7 +11,6 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use aquila_proto::Bitrate;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -27,8 +26,6 @@ const STEPS: StepConfig = StepConfig {
     an_hour: u32::MAX,
     overshoot: 1.0,
     settles: Duration::ZERO,
-    rise: 1.0,
-    most: Bitrate(u64::MAX),
 };
 /// A device that is not there, or refuses, is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);
@@ -62,7 +59,7 @@ pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequ
         };
         while let Some(next) = request {
             match next {
-                CameraRequest::Rate(rate) => steps.want(rate),
+                CameraRequest::Rate { target, .. } => steps.want(target),
                 CameraRequest::RecoveryPoint { .. } => wants_key_frame = true,
                 // Pictures come from the other program.
                 CameraRequest::Hold(_) => {}
@@ -117,7 +114,13 @@ fn set(device: &File, id: u32, value: i32) -> io::Result<()> {
 mod tests {
     use tokio::time::timeout;
 
+    use aquila_proto::Bitrate;
+
     use super::*;
+
+    fn rate(rate: u64) -> CameraRequest {
+        CameraRequest::Rate { target: Bitrate(rate), asked: Bitrate(rate) }
+    }
 
     #[test]
     fn numbers_are_those_of_the_kernel() {
@@ -130,7 +133,7 @@ mod tests {
     async fn what_is_no_encoder_does_not_end_anything() {
         let (sender, requests) = mpsc::channel(8);
         let task = tokio::spawn(serve("/dev/null".into(), requests));
-        sender.send(CameraRequest::Rate(Bitrate(1_000_000))).await.unwrap();
+        sender.send(rate(1_000_000)).await.unwrap();
         sender.send(CameraRequest::RecoveryPoint { flow: 0 }).await.unwrap();
         sleep(Duration::from_millis(50)).await;
         drop(sender);

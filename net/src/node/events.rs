@@ -22,7 +22,7 @@ impl Node {
                     self.viewers.send(flow, packets);
                 }
             }
-            Event::TargetRate(rate) => self.ask_camera(CameraRequest::Rate(rate)),
+            Event::TargetRate { target, asked } => self.ask_camera(CameraRequest::Rate { target, asked }),
             Event::RecoveryPointWanted { flow } => self.ask_camera(CameraRequest::RecoveryPoint { flow }),
             Event::Hold(hold) => self.ask_camera(CameraRequest::Hold(hold)),
             Event::State { state, silence } => {

@@ -1,5 +1,7 @@
 //! What an encoder can make.
 
+use std::time::Duration;
+
 use crate::Bitrate;
 
 /// The rates that an encoder makes, R_min and R_max of [AQUILA eq. 7], and how it follows.
@@ -14,6 +16,9 @@ pub struct EncoderRange {
     /// It makes a recovery point with each other rate that it is told. That is as large as several frames: what it is told is to last, not to
     /// work off a queue ([`Controller::lasting_rate`](super::Controller::lasting_rate)).
     pub rekeys: bool,
+    /// If it does not ask before each frame: between two rates that it is told; and for as long frames had better not be encoded before it
+    /// is told to pause.
+    pub told_every: Duration,
 }
 
 /// Share of a change of the rate that the next frame is taken to follow, above 0.
@@ -36,9 +41,10 @@ impl Response {
 }
 
 impl Default for EncoderRange {
-    /// 200 kbit/s to 20 Mbit/s, at once.
+    /// 200 kbit/s to 20 Mbit/s, at once, told ten times a second.
     fn default() -> Self {
-        Self { least: Bitrate::kbps(200), most: Bitrate::mbps(20), response: Response::AT_ONCE, rekeys: false }
+        let (least, most) = (Bitrate::kbps(200), Bitrate::mbps(20));
+        Self { least, most, response: Response::AT_ONCE, rekeys: false, told_every: Duration::from_millis(100) }
     }
 }
 
@@ -58,13 +64,28 @@ impl EncoderLag {
 
     /// The rate to ask for if the next frame should have `wanted`. It counts as asked.
     pub fn ask(&mut self, wanted: Bitrate) -> Bitrate {
+        let asked = self.answer(wanted);
+        self.on_frame(asked);
+        asked
+    }
+
+    /// The same, of which it is not known whether a frame will be made for it.
+    pub fn answer(&self, wanted: Bitrate) -> Bitrate {
         let wanted = self.range.clamp(wanted);
         let makes = self.makes.unwrap_or(wanted.0 as f64);
+        let response = self.response(makes, wanted);
+        self.range.clamp(Bitrate((makes + (wanted.0 as f64 - makes) / response).max(0.0) as u64))
+    }
+
+    /// A frame was made, for this rate.
+    pub fn on_frame(&mut self, asked: Bitrate) {
+        let makes = self.makes.unwrap_or(asked.0 as f64);
+        self.makes = Some(makes + (asked.0 as f64 - makes) * self.response(makes, asked));
+    }
+
+    fn response(&self, makes: f64, rate: Bitrate) -> f64 {
         let Response { rise, fall } = self.range.response;
-        let response = if wanted.0 as f64 > makes { rise } else { fall }.clamp(0.1, 1.0);
-        let asked = self.range.clamp(Bitrate((makes + (wanted.0 as f64 - makes) / response).max(0.0) as u64));
-        self.makes = Some(makes + (asked.0 as f64 - makes) * response);
-        asked
+        if rate.0 as f64 > makes { rise } else { fall }.clamp(0.1, 1.0)
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Load {
     pub beside: ByteCount,
     /// Nothing but files and bulk has passed for seconds: nobody minds a longer queue.
     pub unhurried: bool,
+    /// Until the next frame of a camera comes, as far as its rhythm tells: what waits has so much time to leave.
+    pub until_frame: Duration,
 }
 
 /// What is known of the fate of what was sent.

@@ -141,7 +141,12 @@ pub enum Event {
         flow: u8,
     },
     /// What the encoder should make from now on, over all flows.
-    TargetRate(Bitrate),
+    TargetRate {
+        /// It.
+        target: Bitrate,
+        /// What to tell an encoder that follows as [`EncoderRange::response`](crate::cc::EncoderRange) says, for its next frame to be of it.
+        asked: Bitrate,
+    },
     /// Frames had better not be encoded (`true`) until told otherwise: the link does not carry them. For encoders that cannot
     /// ask [`Session::next_frame`](super::Session::next_frame) before each; a frame that is left out costs one picture, one
     /// that is dropped later breaks those that refer to it.

@@ -20,6 +20,7 @@ mod radio;
 mod radio_line;
 mod receipts;
 mod receive;
+mod rhythm;
 mod round_trip;
 mod route;
 mod stats;
@@ -38,7 +39,7 @@ pub use config::{SessionConfig, Side};
 pub use event::{Event, LinkState, Output};
 pub use stats::{BearerStats, ClassStats, Counters, Stats};
 
-use crate::cc::{Controller, EncoderLag, Load, Radio};
+use crate::cc::{Controller, EncoderLag, EncoderRange, Load, Radio, Response};
 use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
 use crate::quic::{BearerEvent, Door};
@@ -59,6 +60,7 @@ use haste::Haste;
 use parity::Repairs;
 use receipts::Receipts;
 use receive::{Inbound, Received};
+use rhythm::Rhythm;
 use route::Route;
 use stats::Latencies;
 
@@ -71,13 +73,8 @@ pub const LATE: Duration = Duration::from_millis(200);
 /// HEARTBEAT, SYSTEM_TIME, PING and TIMESYNC: latest-wins like setpoints, but worth something for a second.
 const LIVENESS: [MessageId; 4] = [MessageId(0), MessageId(2), MessageId(4), MessageId(111)];
 
-/// Changes of the encoder's rate smaller than this share are not reported, nor any before this time has passed.
+/// Changes of the encoder's rate smaller than this share are not reported.
 const RATE_STEP: f64 = 0.04;
-const RATE_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Frames had better not be encoded for this long before encoders that do not ask before each are told: three at 30 a
-/// second. For less it is not worth it, they take as long to follow.
-const HOLD_AFTER: Duration = Duration::from_millis(100);
 
 /// Frames had better not be encoded, since when, and whether encoders were told.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +124,11 @@ pub struct Session {
     last_target: Option<(Instant, Bitrate)>,
     /// When the encoder's rate was last looked at.
     target_looked_at: Option<Instant>,
+    /// Of an encoder that asks before each frame.
     encoder_lag: EncoderLag,
+    /// Of one that does not.
+    told_lag: EncoderLag,
+    rhythm: Rhythm,
     held: Option<Held>,
     radio: Radio,
     events: VecDeque<Event>,
@@ -175,6 +176,8 @@ impl Session {
         let replay = config.replay.as_deref().map(ReplayGuard::restore).transpose();
         // Varints have 62 bits; the newest stream of a life begins above all of the life before.
         let stream = config.epoch.min(1 << 52) << 8 | 1;
+        // What it makes over after a fall, those who tell it know better.
+        let told = EncoderRange { response: Response { fall: 1.0, ..config.encoder.response }, ..config.encoder };
         let mut session = Self {
             clock: Clock { started: config.started, since_1970: config.since_1970 },
             bearers: Vec::new(),
@@ -208,6 +211,8 @@ impl Session {
             last_target: None,
             target_looked_at: None,
             encoder_lag: EncoderLag::new(config.encoder),
+            told_lag: EncoderLag::new(told),
+            rhythm: Rhythm::default(),
             held: None,
             radio: Radio::default(),
             events: VecDeque::new(),
@@ -314,15 +319,19 @@ impl Session {
     pub fn send_video(&mut self, now: Instant, flow: usize, packet: &[u8]) -> Option<PushOutcome> {
         self.begin_input(now);
         self.counters.accepted[Class::Video.index()] += 1;
-        if self.video_out.get(flow).is_some_and(|queue| queue.queued_frames() == 0) {
-            // As between two frames: in the middle of one it would seem that much waits.
-            self.update_target(now);
-        }
         let outcome = self.video_out.get_mut(flow).map(|queue| {
             if queue.counters().packets_in == 0 {
                 queue.begin_grace(now);
             }
-            queue.push(now, packet)
+            let frames = queue.counters().frames_in;
+            let outcome = queue.push(now, packet);
+            if queue.counters().frames_in > frames
+                && self.rhythm.on_frame(now, flow)
+                && let Some((_, told)) = self.last_target
+            {
+                self.told_lag.on_frame(told);
+            }
+            outcome
         });
         self.after_input(now);
         outcome
@@ -417,7 +426,11 @@ impl Session {
         let load = self.load(now, index);
         self.bearers[index].controller.poll(now, load);
         let wanted = self.beside_parity(self.carried_video());
-        self.may_encode(now, load).then(|| self.encoder_lag.ask(wanted))
+        if !self.may_encode(now, load) {
+            self.rhythm.on_hold();
+            return None;
+        }
+        Some(self.encoder_lag.ask(wanted))
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
@@ -556,16 +569,17 @@ impl Session {
         self.bearers[index].controller.poll(now, load);
         self.target_looked_at = Some(now);
         let target = self.target_rate();
+        let asked = self.told_lag.answer(target);
         let changed = match self.last_target {
             None => true,
             Some((at, last)) => {
-                now.saturating_duration_since(at) >= RATE_INTERVAL
-                    && target.0.abs_diff(last.0) as f64 > last.0 as f64 * RATE_STEP
+                now.saturating_duration_since(at) >= self.config.encoder.told_every
+                    && asked.0.abs_diff(last.0) as f64 > last.0 as f64 * RATE_STEP
             }
         };
         if changed && !self.video_out.is_empty() {
-            self.last_target = Some((now, target));
-            self.events.push_back(Event::TargetRate(target));
+            self.last_target = Some((now, asked));
+            self.events.push_back(Event::TargetRate { target, asked });
         }
     }
 
@@ -582,7 +596,8 @@ impl Session {
         if self.video_out.is_empty() {
             return;
         }
-        if self.target_looked_at.is_none_or(|at| now.saturating_duration_since(at) >= RATE_INTERVAL) {
+        let told_every = self.config.encoder.told_every;
+        if self.target_looked_at.is_none_or(|at| now.saturating_duration_since(at) >= told_every) {
             self.update_target(now);
         }
         if self.may_encode(now, load) {
@@ -593,7 +608,8 @@ impl Session {
         }
         let is_up = self.is_up();
         let held = self.held.get_or_insert(Held { since: now, told: false });
-        let due = !is_up || now.saturating_duration_since(held.since) >= HOLD_AFTER;
+        let due = !is_up || now.saturating_duration_since(held.since) >= told_every;
+        self.rhythm.on_hold();
         if due && !std::mem::replace(&mut held.told, true) {
             self.counters.holds += 1;
             self.events.push_back(Event::Hold(true));
@@ -602,7 +618,7 @@ impl Session {
 
     /// When to tell them to pause, if nothing changes.
     fn hold_due(&self) -> Option<Instant> {
-        self.held.filter(|held| !held.told).map(|held| held.since + HOLD_AFTER)
+        self.held.filter(|held| !held.told).map(|held| held.since + self.config.encoder.told_every)
     }
 
     /// R_enc of [AQUILA eq. 7].

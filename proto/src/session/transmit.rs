@@ -404,6 +404,7 @@ impl Session {
             queued: ByteCount(queued),
             beside: ByteCount::from(telemetry + bulk),
             unhurried: self.haste.is_gone(now),
+            until_frame: self.rhythm.next(now),
         }
     }
 

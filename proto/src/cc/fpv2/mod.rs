@@ -441,7 +441,8 @@ impl Controller for Fpv2 {
         let capacity = self.ours().0 as f64;
         // A queue that others keep is not ours to work off.
         let in_network = if self.crowded { 0 } else { self.network_queue(self.load) };
-        let queued = 8.0 * (in_network + self.load.queued.0) as f64 / horizon;
+        let drained = capacity * self.load.until_frame.as_secs_f64();
+        let queued = (8.0 * (in_network + self.load.queued.0) as f64 - drained).max(0.0) / horizon;
         // What a frame meets of others' is a matter of when it comes.
         let met_us = if self.company.share().is_some() { 0 } else { self.led_us };
         let standing = (met_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
@@ -457,7 +458,8 @@ impl Controller for Fpv2 {
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
         if self.crowded {
-            return !self.stall.holds_frames() && self.ours().time_for(load.queued) <= SKIP_ABOVE_IF_CROWDED;
+            let waits = self.ours().time_for(load.queued).saturating_sub(load.until_frame);
+            return !self.stall.holds_frames() && waits <= SKIP_ABOVE_IF_CROWDED;
         }
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
         // nearly through.
@@ -465,7 +467,8 @@ impl Controller for Fpv2 {
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
         // Feedback and the like, of a packet, wait there all the time.
         let waits = ByteCount(self.network_queue(load)) + (load.queued - ByteCount(MSS));
-        !self.stall.holds_frames() && !self.drain.is_draining(now) && self.ours().time_for(waits) <= skip_above
+        let waits = self.ours().time_for(waits).saturating_sub(load.until_frame);
+        !self.stall.holds_frames() && !self.drain.is_draining(now) && waits <= skip_above
     }
 
     fn capacity(&self) -> Bitrate {

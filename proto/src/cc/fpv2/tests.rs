@@ -66,6 +66,7 @@ impl FakeLink {
             queued: ByteCount(queued),
             beside: ByteCount(beside),
             unhurried: self.unhurried,
+            ..Load::default()
         }
     }
 
@@ -124,6 +125,31 @@ fn the_rate_that_lasts_does_not_work_off_a_queue() {
     controller.poll(now, queued);
     assert!(controller.target_rate() < Bitrate::kbps(200), "60 ms of queue: {:?}", controller.target_rate());
     assert_eq!(controller.lasting_rate(), lasting);
+}
+
+#[test]
+fn what_leaves_before_the_next_frame_comes_is_not_in_its_way() {
+    let mut link = FakeLink::new(Bitrate::mbps(2));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 3_000);
+    let now = link.at(3_000_000);
+    let queue = |kilobytes: u64, ms| Load {
+        queued: ByteCount(kilobytes * 1000),
+        until_frame: Duration::from_millis(ms),
+        ..link.load(0)
+    };
+    let mut rate = |load| {
+        controller.poll(now, load);
+        (controller.target_rate().as_mbps(), controller.may_encode(now, load))
+    };
+    // 40 ms of queue.
+    let (now_due, may_now) = rate(queue(10, 0));
+    let (soon_due, may_soon) = rate(queue(10, 30));
+    let (late_due, may_late) = rate(queue(10, 60));
+    let lasting = controller.lasting_rate().as_mbps();
+    assert!(now_due < 0.3 * lasting && !may_now, "{now_due} of {lasting}");
+    assert!((0.5..0.95).contains(&(soon_due / lasting)) && may_soon, "{soon_due} of {lasting}");
+    assert!(late_due > 0.95 * lasting && may_late, "{late_due} of {lasting}");
 }
 
 #[test]
