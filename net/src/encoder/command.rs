@@ -7,7 +7,8 @@
 //! {"size":"640x360","fps":30}
 //! ```
 //!
-//! The rate is for all flows together, and comes as often as it changes; the newest counts. Sizes come if `sizes` is
+//! The rate is for all flows together, and comes as often as it changes, ten times a second at most, or a hundred times for kinds that
+//! take it from the next picture on; the newest counts. Sizes come if `sizes` is
 //! configured, at most every 2 s. A recovery point is wanted of
 //! the flow of that number. On `hold` no pictures should be encoded until it is `false` again: the link does not carry them
 //! now, and what is not encoded need not be thrown away. A program that ignores it loses whole frames, and is asked for a
