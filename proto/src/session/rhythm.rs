@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(rhythm.next(start + ms(377)), ms(23));
         assert!(rhythm.on_frame(start + ms(400), 0));
         assert_eq!(rhythm.next(start + ms(402)), ms(13));
-        assert!(rhythm.on_frame(start + ms(1400), 1), "the other one is silent");
+        assert!(rhythm.on_frame(start + ms(1401), 1), "the other one is silent");
     }
 
     #[test]
