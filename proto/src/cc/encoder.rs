@@ -114,6 +114,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_counts_once_a_frame_was_made_for_it() {
+        let response = Response { rise: 0.5, fall: 1.0 };
+        let mut lag = EncoderLag::new(EncoderRange { most: Bitrate::mbps(10), response, ..EncoderRange::default() });
+        assert_eq!(lag.answer(Bitrate::mbps(4)), Bitrate::mbps(4), "nothing is known of it");
+        lag.on_frame(Bitrate::mbps(4));
+        let told = [5, 6, 5].map(|mbps| lag.answer(Bitrate::mbps(mbps)));
+        assert_eq!(told, [6, 8, 6].map(Bitrate::mbps), "from where it was, however often it is told");
+        lag.on_frame(told[2]);
+        assert_eq!([5, 3].map(|mbps| lag.answer(Bitrate::mbps(mbps))), [5, 3].map(Bitrate::mbps), "it makes 5 now");
+    }
+
+    #[test]
     fn one_that_is_slow_up_only_is_asked_for_more_on_the_way_up_only() {
         let response = Response { rise: 0.5, fall: 1.0 };
         let mut lag = EncoderLag::new(EncoderRange { most: Bitrate::mbps(10), response, ..EncoderRange::default() });
