@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::PathConfig;
 use aquila_lab::pair::{Pair, PairConfig, Source};
-use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, Side};
 
 const REPEATS: usize = 7;
@@ -39,16 +38,7 @@ fn main() {
 /// One run; gives the packets that both ends sent.
 fn fly() -> u64 {
     let path = PathConfig { rate_bps: Some(4_000_000), delay: Duration::from_millis(30), ..PathConfig::default() };
-    let mut pair = Pair::new(PairConfig {
-        up: path,
-        down: path,
-        seed: 1,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside: vec![],
-        radios: vec![],
-    });
+    let mut pair = Pair::new(PairConfig::new(path, 1));
     pair.connect();
     pair.run_until(Duration::from_millis(500));
     for from in [Side::Air, Side::Ground] {

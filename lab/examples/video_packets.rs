@@ -9,22 +9,12 @@ use std::time::Duration;
 
 use aquila_emu::PathConfig;
 use aquila_lab::pair::{Pair, PairConfig, Source};
-use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, Class, Side};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = std::env::args().nth(1).ok_or("how many seconds?")?.parse()?;
     let path = PathConfig { rate_bps: Some(20_000_000), delay: Duration::from_millis(10), ..PathConfig::default() };
-    let mut pair = Pair::new(PairConfig {
-        up: path,
-        down: path,
-        seed: 1,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside: vec![],
-        radios: vec![],
-    });
+    let mut pair = Pair::new(PairConfig::new(path, 1));
     pair.connect();
     let end = Duration::from_secs(seconds);
     for from in [Side::Air, Side::Ground] {

@@ -46,6 +46,12 @@ pub struct PairConfig {
 }
 
 impl PairConfig {
+    /// One network bearer, the same both ways, of 1200 bytes, and an encoder of which nothing is known.
+    pub fn new(path: PathConfig, seed: u64) -> Self {
+        let encoder = EncoderRange::default();
+        Self { up: path, down: path, seed, mtu: 1200, leaky_tickets: false, encoder, beside: vec![], radios: vec![] }
+    }
+
     fn end(&self, side: Side, parity: VideoParity) -> EndConfig {
         EndConfig {
             side,

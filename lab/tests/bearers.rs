@@ -9,7 +9,6 @@ use std::time::Duration;
 use aquila_emu::{Loss, Outage, PathConfig};
 use aquila_lab::frames;
 use aquila_lab::pair::{Pair, PairConfig, Source};
-use aquila_proto::cc::EncoderRange;
 use aquila_proto::session::Stats;
 use aquila_proto::{BearerId, Bitrate, Class, LinkState, Side, Usage};
 
@@ -32,16 +31,7 @@ fn path(mbps: u64, delay_ms: u64, loss: f64) -> PathConfig {
 fn over(seed: u64, paths: &[(PathConfig, Usage)]) -> Pair {
     let (first, _) = paths[0];
     let beside = paths[1..].iter().map(|(path, usage)| (*path, *path, *usage)).collect();
-    Pair::new(PairConfig {
-        up: first,
-        down: first,
-        seed,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside,
-        radios: vec![],
-    })
+    Pair::new(PairConfig { beside, ..PairConfig::new(first, seed) })
 }
 
 fn normal(paths: &[PathConfig]) -> Vec<(PathConfig, Usage)> {

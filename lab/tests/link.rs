@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use aquila_emu::{Outage, PathConfig};
 use aquila_lab::pair::{Pair, PairConfig, Source};
-use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, ByteCount, Side};
 
 const PROPAGATION: Duration = Duration::from_millis(30);
@@ -18,16 +17,7 @@ const fn ms(ms: u64) -> Duration {
 /// 4 Mbit/s, 30 ms one way, 60 kB drop-tail, both directions.
 fn link(seed: u64) -> PairConfig {
     let path = PathConfig { rate_bps: Some(4_000_000), delay: PROPAGATION, ..PathConfig::default() };
-    PairConfig {
-        up: path,
-        down: path,
-        seed,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside: vec![],
-        radios: vec![],
-    }
+    PairConfig::new(path, seed)
 }
 
 /// Time to serialise a full packet with its headers.

@@ -31,16 +31,7 @@ struct Outcome {
 fn pump(controller: &str, seconds: u64, seed: u64, radio: Radio) -> Outcome {
     let path = PathConfig { rate_bps: Some(0), delay: ms(3), queue: Queue::packets(256), ..PathConfig::default() };
     let (beside, radios) = (vec![], vec![]);
-    let mut pair = Pair::new(PairConfig {
-        up: path,
-        down: path,
-        seed,
-        mtu: 1472,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside,
-        radios,
-    });
+    let mut pair = Pair::new(PairConfig { mtu: 1472, beside, radios, ..PairConfig::new(path, seed) });
     for side in [Side::Air, Side::Ground] {
         let config = CongestionConfig::by_name(controller).unwrap();
         pair.session(side).set_controller(|| config.build(EncoderRange::default(), |_| unreachable!()));

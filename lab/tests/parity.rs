@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use aquila_emu::{GilbertElliott, Loss, Outage, PathConfig};
 use aquila_lab::pair::{Pair, PairConfig, Source};
-use aquila_proto::cc::EncoderRange;
 use aquila_proto::video::VideoParity;
 use aquila_proto::{Bitrate, Class, Side, Usage};
 
@@ -27,16 +26,7 @@ fn path(mbps: u64, delay_ms: u64) -> PathConfig {
 fn over(seed: u64, loss: Loss, paths: &[PathConfig], parity: VideoParity) -> Pair {
     let beside = paths[1..].iter().map(|path| (*path, *path, Usage::Normal)).collect();
     let (up, down) = (PathConfig { loss, ..paths[0] }, paths[0]);
-    let config = PairConfig {
-        up,
-        down,
-        seed,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside,
-        radios: vec![],
-    };
+    let config = PairConfig { down, beside, ..PairConfig::new(up, seed) };
     Pair::with_parity(config, parity)
 }
 

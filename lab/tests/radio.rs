@@ -6,7 +6,6 @@ use aquila_emu::{Direction, Outage, PathConfig, SerialRadio, SerialRadioConfig};
 use aquila_lab::frames;
 use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::aerotp::RadioConfig;
-use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::Splitter;
 use aquila_proto::{Bitrate, Side};
 
@@ -27,16 +26,7 @@ fn sik(wrong: f64) -> SerialRadioConfig {
 
 fn pair(seed: u64, wrong: f64) -> Pair {
     let radios = vec![(RadioConfig::serial(RATE), sik(wrong))];
-    Pair::new(PairConfig {
-        up: network(),
-        down: network(),
-        seed,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside: vec![],
-        radios,
-    })
+    Pair::new(PairConfig { radios, ..PairConfig::new(network(), seed) })
 }
 
 fn percentile(latencies: &mut [Duration], share: f64) -> Duration {
@@ -65,16 +55,7 @@ fn commands_go_by_the_radio_when_the_network_is_gone() {
 fn what_left_on_networks_that_are_gone_leaves_on_the_radio() {
     let radios = vec![(RadioConfig::serial(RATE), sik(0.0))];
     let beside = vec![(network(), network(), aquila_proto::Usage::Normal)];
-    let mut pair = Pair::new(PairConfig {
-        up: network(),
-        down: network(),
-        seed: 5,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside,
-        radios,
-    });
+    let mut pair = Pair::new(PairConfig { beside, radios, ..PairConfig::new(network(), 5) });
     pair.connect();
     pair.run_until(5 * SECOND);
     (0..2).for_each(|bearer| pair.begin_outage_of(bearer, &[Side::Air, Side::Ground], Outage::Drop));

@@ -25,16 +25,7 @@ fn config(seed: u64, loss: f64) -> PairConfig {
         loss: Loss::Independent(loss),
         ..PathConfig::default()
     };
-    PairConfig {
-        up: path,
-        down: path,
-        seed,
-        mtu: 1200,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside: vec![],
-        radios: vec![],
-    }
+    PairConfig::new(path, seed)
 }
 
 fn connected(seed: u64, loss: f64) -> Pair {

@@ -114,16 +114,7 @@ pub fn fly_watched(flight: &Flight, freight: &Freight, disk: Disk, watch: &mut d
     let path =
         PathConfig { rate_bps: Some(0), delay: flight.delay, queue: Queue::packets(256), ..PathConfig::default() };
     let (beside, radios) = (vec![], vec![]);
-    let mut pair = Pair::new(PairConfig {
-        up: path,
-        down: path,
-        seed: flight.seed,
-        mtu: MTU,
-        leaky_tickets: false,
-        encoder: EncoderRange::default(),
-        beside,
-        radios,
-    });
+    let mut pair = Pair::new(PairConfig { mtu: MTU, beside, radios, ..PairConfig::new(path, flight.seed) });
     let mut world = World {
         flight: *flight,
         ship: Depot::new(*b"the ship", 1, Disk::default()),
