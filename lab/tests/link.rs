@@ -69,6 +69,34 @@ fn commands_do_not_feel_the_video() {
     assert_eq!(loaded(8).3, runs[1].3, "same seed, same log");
 }
 
+#[test]
+fn who_sends_hears_of_a_frame_as_soon_as_all_of_it_is_there() {
+    let near = ms(10);
+    let path = PathConfig { rate_bps: Some(4_000_000), delay: near, ..PathConfig::default() };
+    let mut pair = Pair::new(PairConfig::new(path, 6));
+    pair.connect();
+    pair.add_source(Source::Video { rate: Bitrate::kbps(500), packet: 1000 }, Duration::from_secs(4));
+    pair.run_until(ms(2_000));
+    let (mut since, mut took) = (None, Vec::new());
+    for at in 2_000..3_500 {
+        pair.run_until(ms(at));
+        // Heartbeats are told of later.
+        let under_way = pair.stats(Side::Air).bearers[0].in_flight > 500;
+        match (under_way, since) {
+            (true, None) => since = Some(at),
+            (false, Some(left)) => {
+                took.push(ms(at - left));
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    took.sort();
+    // Two packets; a report that waits for company would come 10 ms after the first of them.
+    let at_once = near * 2 + serialisation() * 2;
+    assert!(took.len() > 10 && took[took.len() - 1] <= at_once + ms(3), "{took:?}");
+}
+
 /// What is sent beside the commands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Beside {

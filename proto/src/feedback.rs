@@ -57,6 +57,13 @@ impl ArrivalLog {
         }
     }
 
+    /// What is known is to be told now.
+    pub fn hasten(&mut self, now: Instant) {
+        if self.has_news() {
+            self.due = Some(now);
+        }
+    }
+
     /// When a report is due.
     pub fn next_due(&self) -> Option<Instant> {
         self.due
@@ -577,5 +584,10 @@ mod tests {
         assert_eq!(log.next_due(), Some(start));
         assert_eq!(log.take_report(9, 512).unwrap().arrivals.len(), 16);
         assert_eq!(log.next_due(), None);
+        log.hasten(start);
+        assert_eq!(log.next_due(), None, "there is nothing to tell");
+        log.on_arrival(start, 16, 4, 0, true);
+        log.hasten(start);
+        assert_eq!(log.next_due(), Some(start));
     }
 }

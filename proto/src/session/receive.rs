@@ -326,7 +326,12 @@ impl Session {
                 let age = self.frame_age(now, way, sent_us);
                 let config = &self.config.reassembly;
                 let reassembler = self.video_in[index].get_or_insert_with(|| Reassembler::new(config.clone()));
+                let before = reassembler.counters().frames_out;
                 reassembler.push(now, age, body);
+                if reassembler.counters().frames_out != before && !self.bearers[way].carrier.is_radio() {
+                    // For a while nothing will come, and the next frame is made of what the sender knows by then.
+                    self.bearers[way].arrivals.hasten(now);
+                }
                 self.restore_by_fragment(now, way, index, sent_us, body);
             }
             parcel if flow::is_parcel(parcel) => {

@@ -62,7 +62,10 @@ impl Camera {
         let interval = self.interval.filter(|_| !self.is_silent(now))?;
         let passed = now.saturating_duration_since(self.last?);
         // One that is late by less than half is still to come; then it was left out.
-        let frames = (passed.as_secs_f64() / interval.as_secs_f64()).round().max(1.0);
+        if passed < interval * 3 / 2 {
+            return Some(interval.saturating_sub(passed));
+        }
+        let frames = (passed.as_secs_f64() / interval.as_secs_f64()).round();
         Some(interval.mul_f64(frames).saturating_sub(passed))
     }
 }

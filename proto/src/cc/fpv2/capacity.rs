@@ -35,6 +35,8 @@ const OUTAGE_US: u64 = 150_000;
 const BUSY_SHARE: f64 = 0.8;
 /// What a packet that came alone is taken to have spent on the link, at least: timestamps are not perfect.
 const LEAST_ALONE_US: u64 = 1_000;
+/// In less than this nothing can be told apart: a network that hands over several packets at once, as radios do, has carried them at no rate.
+const LEAST_TAKEN_US: u64 = 1_000;
 /// Where there are so many within [`SPAN_US`], they tell of the link as it is.
 const FRESH_PAIRS: usize = 6;
 /// What packets prove that left one by one is to be so much more than what older ones brought.
@@ -90,6 +92,17 @@ struct Sample {
     busy: bool,
     /// That it had something to do follows from a delay that may be the path's.
     doubtful: bool,
+}
+
+/// Which arrivals are judged.
+#[derive(Debug, Clone, Copy, Default)]
+struct With {
+    /// Those too of which the delay may be the path's.
+    doubtful: bool,
+    /// Only what left since.
+    since_us: u64,
+    /// None, if all of them took less than this.
+    least_us: u64,
 }
 
 /// Arrivals of late.
@@ -155,15 +168,17 @@ impl Trains {
             return None;
         }
         if let Some(since_us) = since_us {
-            let verdict = self.judge(newest, found, false, since_us);
+            let verdict = self.judge(newest, found, With { since_us, ..With::default() });
             if verdict.is_some() || newest_sent < since_us + SPAN_US {
                 return verdict;
             }
         }
-        let judged = self.judge(newest, found, false, 0).or_else(|| {
-            // Frames of a packet or two have no trains to speak of.
-            self.judge(newest, found, true, 0).filter(|_| !in_doubt)
-        });
+        let timed = With { least_us: LEAST_TAKEN_US, ..With::default() };
+        // Frames of a packet or two have no trains to speak of. What neither takes time, the link carries as it comes.
+        let or_else = [With { doubtful: true, ..timed }, With::default()];
+        let mut or_else = or_else.iter().filter(|_| !in_doubt);
+        let judged =
+            self.judge(newest, found, timed).or_else(|| or_else.find_map(|with| self.judge(newest, found, *with)));
         match judged {
             Some(verdict) => Some(self.outdated(newest, verdict)),
             None if in_doubt => None,
@@ -171,15 +186,15 @@ impl Trains {
         }
     }
 
-    fn judge(&self, newest: u64, found: bool, with_doubtful: bool, since_us: u64) -> Option<Verdict> {
+    fn judge(&self, newest: u64, found: bool, with: With) -> Option<Verdict> {
         let (mut taken, mut taken_us, mut busy, mut pairs) = (0, 0, 0, 0);
         let (mut offered, mut offered_us) = (0, 0);
         for sample in self.samples.iter().rev() {
             let is_old = sample.arrived_us + SPAN_US < newest && pairs >= MIN_PAIRS;
-            if is_old || sample.sent_us < since_us {
+            if is_old || sample.sent_us < with.since_us {
                 break;
             }
-            if let Some(us) = sample.taken_us.filter(|_| with_doubtful || !sample.doubtful) {
+            if let Some(us) = sample.taken_us.filter(|_| with.doubtful || !sample.doubtful) {
                 taken += sample.bytes;
                 taken_us += us;
                 busy += if sample.busy { sample.bytes } else { 0 };
@@ -190,7 +205,7 @@ impl Trains {
                 offered_us += us;
             }
         }
-        if pairs < LEAST_PAIRS {
+        if pairs < LEAST_PAIRS || taken_us < with.least_us {
             return None;
         }
         let rate = |bytes, us: u64| Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(us.max(100)));
@@ -240,6 +255,11 @@ impl Trains {
             true => Bitrate::ZERO,
             false => Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(alone_us)),
         }
+    }
+
+    /// What arrived of late, pauses included.
+    pub fn lately_received(&self) -> Bitrate {
+        self.last.map_or(Bitrate::ZERO, |(_, newest)| self.received(newest))
     }
 
     fn received(&self, newest: u64) -> Bitrate {

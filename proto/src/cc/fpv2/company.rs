@@ -23,7 +23,7 @@ const LEAST_BYTES: u64 = 500;
 /// Radios give out several packets at once. So no link counts for more than a packet a millisecond, 10 Mbit/s, and others on a faster
 /// one are not seen.
 const LEAST_GAP_US: u64 = 1_000;
-/// Pairs are averaged over this many, and no longer than this.
+/// Pairs are averaged over this many, and no longer than this, and begun anew after [`STALE`] without any.
 const PAIRS: f64 = 60.0;
 const PAIRS_SPAN: Duration = Duration::from_secs(2);
 /// On a link below this, pairs are made of every so manieth frame only, while there is nobody else.
@@ -49,6 +49,9 @@ const RISE: Duration = Duration::from_millis(4);
 const RISE_BITS: f64 = 3.0 * super::MSS as f64 * 8.0;
 const LOW_SPAN: Duration = Duration::from_secs(3);
 const AT_RISE: f64 = 0.9;
+/// Who has more than half of the link gives way by so much more of what he has beyond: whether a rise is seen, and how often, is a
+/// matter of how his frames lie in time, and small differences add up.
+const BEYOND_HALF: f64 = 0.3;
 /// What a fall of the share brings is seen a round trip and this long after.
 const FLOOR_SPAN: Duration = Duration::from_millis(150);
 /// Somebody fills the queue if the floor has been above this for so long, though all who yield would have, and that within so long.
@@ -59,6 +62,8 @@ const AT_LOSS: f64 = 0.85;
 /// Bounds of the share; beside somebody who fills the queue, he keeps half.
 const LEAST: f64 = 0.02;
 const MOST_IF_CROWDED: f64 = 0.5;
+/// Who comes and fills the queue takes nearly all before he is noticed, and less than this makes no frames of two packets, so no pairs.
+const FIRST_IF_LONG: f64 = 0.15;
 
 /// What is known of others.
 #[derive(Debug)]
@@ -120,7 +125,7 @@ impl Company {
         let gap_us = arrived_us.saturating_sub(head_arrived_us).max(LEAST_GAP_US);
         let taken = gap_us as f64 / 1e6 / (bytes * 8) as f64;
         let since = self.heard.back().map_or(PAIRS_SPAN, |at| now.saturating_duration_since(*at));
-        if since >= PAIRS_SPAN {
+        if since >= STALE && self.share.is_none() {
             // A link that carried next to nothing until now may be another one.
             (self.pairs, self.mine) = (0, None);
         }
@@ -168,17 +173,21 @@ impl Company {
         let (mine, recent) = (mine.long * self.link, mine.recent * self.link);
         if floor <= FULL {
             self.full_since = None;
+        } else if self.is_full(now) {
+            // As long as it is so, no pairs are needed: he may leave us no room for any.
+            self.full = Some(now);
         } else if self.heard.len() >= STEADY_PAIRS {
             let since = *self.full_since.get_or_insert(now);
-            if self.is_full(now) || now.saturating_duration_since(since) > FULL_AFTER {
-                self.full = Some(now);
-            }
+            self.full = (now.saturating_duration_since(since) > FULL_AFTER).then_some(now).or(self.full);
         }
         let is_known =
             self.pairs >= FIRST_PAIRS && self.heard.back().is_some_and(|at| now.saturating_duration_since(*at) < STALE);
         self.share = match self.share {
-            None if is_known && lasts && mine.max(recent) < COMPANY_BELOW && !satisfied => Some(mine),
-            Some(share) if is_known && recent < ALONE_ABOVE => {
+            None if is_known && lasts && mine.max(recent) < COMPANY_BELOW && !satisfied => {
+                Some(if floor > FULL { mine.max(FIRST_IF_LONG) } else { mine })
+            }
+            // Trains that leave fast now and then bring nearly all of a link of which others fill the queue.
+            Some(share) if is_known && (recent < ALONE_ABOVE || self.is_full(now) && mine < ALONE_ABOVE) => {
                 Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST))
             }
             _ => None,
@@ -196,7 +205,7 @@ impl Company {
             if rise >= limit && since <= rtt + FLOOR_SPAN {
                 return share;
             }
-            ((rise >= limit).then_some(AT_RISE), 1.0)
+            ((rise >= limit).then_some(AT_RISE - BEYOND_HALF * (share - 0.5).max(0.0)), 1.0)
         };
         match falls {
             Some(factor) => {
@@ -269,6 +278,24 @@ mod tests {
         assert_eq!(company.share(), None, "the others have gone");
     }
 
+    /// Left of a share of `mbps` of 4 Mbit/s once the floor has risen.
+    fn left_of(mbps: u64) -> f64 {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 3, 1, Duration::ZERO);
+        company.share = Some(mbps as f64 / 4.0);
+        run(&mut company, &mut now, 1, 1, Duration::ZERO);
+        let before = company.share().expect("company");
+        now += Duration::from_millis(33);
+        company.update(now, Bitrate::mbps(1), Duration::from_millis(12), RTT, false);
+        company.share().expect("still").0 as f64 / before.0 as f64
+    }
+
+    #[test]
+    fn who_has_more_than_half_gives_way_by_more() {
+        assert!((left_of(1) - AT_RISE).abs() < 0.001, "{}", left_of(1));
+        assert!(left_of(3) < AT_RISE - 0.05, "{}", left_of(3));
+    }
+
     #[test]
     fn beside_one_who_fills_the_queue_only_losses_count() {
         let (mut company, mut now) = (Company::new(), Instant::now());
@@ -284,6 +311,37 @@ mod tests {
         now += Duration::from_millis(33);
         company.update(now, Bitrate::mbps(1), Duration::from_millis(150), RTT, false);
         assert!(company.share().expect("still") < Bitrate::mbps(2) * 0.9);
+    }
+
+    #[test]
+    fn who_was_left_next_to_nothing_takes_enough_to_see_the_link_by() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 10, 4, Duration::ZERO);
+        // Somebody comes and fills the queue. The sender hears nothing for a while, and then sends frames of a packet.
+        run(&mut company, &mut now, 2, 4, Duration::from_millis(150));
+        company.forget_trains();
+        for _ in 0..100 {
+            now += Duration::from_micros(33_333);
+            company.update(now, Bitrate::kbps(100), Duration::from_millis(150), RTT, false);
+        }
+        assert!(company.is_crowded(now), "it is the same queue, though no pair tells so");
+        let share = company.share().expect("a fortieth of the link is company");
+        assert!(share >= Bitrate::kbps(600), "{share:?}");
+        company.on_arrival(now, 0, 0, 1000, true);
+        company.on_arrival(now, 0, LINK_US, 1000, false);
+        company.update(now, Bitrate::kbps(100), Duration::from_millis(150), RTT, false);
+        assert!(company.share().is_some(), "the first pair after a while tells of the same link");
+    }
+
+    #[test]
+    fn trains_that_bring_nearly_all_end_the_company_at_once_unless_the_queue_is_full() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        run(&mut company, &mut now, 6, 1, Duration::from_millis(150));
+        assert!(company.is_crowded(now));
+        run(&mut company, &mut now, 3, 4, Duration::from_millis(150));
+        assert!(company.share().is_some(), "for a moment");
+        run(&mut company, &mut now, 6, 4, Duration::from_millis(150));
+        assert_eq!(company.share(), None, "it is the path that has become longer");
     }
 
     #[test]

@@ -38,19 +38,21 @@ pub struct Fpv2Config {
     /// Capacity assumed before anything is known.
     pub initial: Bitrate,
     /// η: share of the capacity that video gets ([AQUILA eq. 7] γ), while the capacity is steady and 3 Mbit/s: of less it gets more,
-    /// see [`UTILISATION_PER_HALF`]; a hundredth less while it varies, whatever it is.
+    /// see [`UTILISATION_PER_HALF`]; [`UTILISATION_VARYING`] of it while it varies, whatever it is.
     pub utilisation: f64,
-    /// τ: a queue is worked off within this time.
+    /// τ: a queue is worked off within this time while the capacity is steady, and [`HORIZON_VARYING`] of it while it varies.
     pub horizon: Duration,
     /// Packets leave at this multiple of the capacity, so that a frame measures the link, while the capacity is steady ...
     pub pacing_gain: f64,
     /// ... and at up to this multiple while it varies.
     pub pacing_gain_varying: f64,
-    /// Time beyond the round trip that the window covers: what may stand in the network, and commands behind it.
+    /// Time beyond the round trip that the window covers: what may stand in the network, and commands behind it. [`SLACK_VARYING`] times
+    /// as much while the capacity varies.
     pub slack: Duration,
     /// Kept free for commands ([AQUILA eq. 7] R_safe).
     pub reserve: Bitrate,
-    /// A queue longer than this, here and in the network, makes frames be left out before they are encoded.
+    /// A queue longer than this, here and in the network, makes frames be left out before they are encoded; [`SKIP_ABOVE_VARYING`] times
+    /// this while the capacity varies.
     pub skip_above: Duration,
 }
 
@@ -61,7 +63,7 @@ impl Default for Fpv2Config {
             utilisation: 0.895,
             horizon: Duration::from_millis(48),
             pacing_gain: 1.25,
-            pacing_gain_varying: 3.0,
+            pacing_gain_varying: 4.5,
             slack: Duration::from_millis(20),
             reserve: R_SAFE,
             skip_above: Duration::from_millis(33),
@@ -80,7 +82,7 @@ const MAX_RTT: Duration = Duration::from_secs(10);
 const UPDATE: Duration = Duration::from_millis(33);
 const FIRST_UPDATE: Duration = Duration::from_millis(10);
 /// Time over the round trip that feedback takes.
-const FEEDBACK_SLACK: Duration = Duration::from_millis(2);
+const FEEDBACK_SLACK: Duration = Duration::from_millis(1);
 /// Feedback's own delay is the smallest of this long.
 const FEEDBACK_SPAN: Duration = Duration::from_millis(300);
 const LONG_FEEDBACK_SPAN: Duration = Duration::from_secs(10);
@@ -95,8 +97,17 @@ const UNPROVEN_ROOM: Bitrate = Bitrate::kbps(20);
 /// Who always has something to send proves no more than the window lets him; once he has met no limit for so many updates
 /// he grows as at first.
 const FREE_UPDATES: u32 = 10;
-/// Of η, while the capacity varies.
-const UTILISATION_VARYING: f64 = 0.99;
+/// What was measured lately grows by no more than this in an update, or to what [`GROWTH_SHARE`] lets grow.
+const MEASURED_GROWTH: f64 = 2.0;
+/// Of η, of τ, of what of a standing queue is worked off, and of the slack, while the capacity varies. What a frame met is
+/// then soon no longer so, and who keeps frames back because of what the link carried a moment ago is late where it carries more by now.
+const UTILISATION_VARYING: f64 = 0.955;
+const HORIZON_VARYING: f64 = 0.85;
+const STANDING_SHARE_VARYING: f64 = 0.6;
+const SLACK_VARYING: f64 = 2.6;
+/// Of the queue above which frames are left out: the link may take half of it in as much time. Where it varies wildly it is as likely to
+/// take twice as long.
+const SKIP_ABOVE_VARYING: f64 = 1.6;
 /// While it is steady: so much more of each half of this rate, within bounds. What a frame waits behind itself is the share of the
 /// link that it takes, whatever the rate; what that share is worth to the picture is the more the lower the rate.
 const UTILISATION_PER_HALF: f64 = 0.04;
@@ -109,6 +120,8 @@ const STANDING: Duration = Duration::from_millis(3);
 const STANDING_SHARE: f64 = 0.7;
 /// The window's slack while a source sends without asking, and keeps it full.
 const SLACK_IF_SATURATED: Duration = Duration::from_millis(11);
+/// The pacing gain is then no more than this: who always sends need not send fast to learn what the link carries.
+const PACING_GAIN_IF_SATURATED: f64 = 3.0;
 /// The same while there is nothing but files and bulk: feedback comes each 10 ms, and the link is not to run dry until then though a
 /// process stands still.
 const SLACK_IF_UNHURRIED: Duration = Duration::from_millis(20);
@@ -217,6 +230,11 @@ impl Fpv2 {
         self.crowded = self.company.is_crowded(now);
     }
 
+    /// From 1 while the capacity is steady to `varying`.
+    fn varied(&self, varying: f64) -> f64 {
+        1.0 + (varying - 1.0) * self.variation.share()
+    }
+
     /// Of what is ours of the link, what video gets.
     fn share(&self) -> f64 {
         let halves = (UTILISATION_RATE / self.ours().0.max(1) as f64).log2();
@@ -244,15 +262,18 @@ impl Fpv2 {
             Verdict::Free { received, .. } | Verdict::Quick { received, .. } if waits => Verdict::Limited(received),
             verdict => verdict,
         };
+        let before = self.capacity;
         match verdict {
             Verdict::Limited(sample) => {
-                self.capacity = sample;
+                let most = self.capacity * MEASURED_GROWTH;
+                let most = most.max(self.trains.lately_received() * GROWTH_SHARE + GROWTH_ROOM);
+                self.capacity = if self.found { sample.min(most) } else { sample };
                 self.found = true;
                 self.free = 0;
             }
             Verdict::Free { received, at_least } => {
                 self.free += 1;
-                let held_back = self.found && self.free > FREE_UPDATES && self.is_saturated();
+                let held_back = self.is_held_back();
                 let growth = if held_back || !self.found { FIRST_GROWTH } else { GROWTH };
                 let grown = (self.capacity * growth).max(at_least);
                 let proven = at_least * if held_back { FIRST_GROWTH } else { GROWTH };
@@ -273,9 +294,11 @@ impl Fpv2 {
                 }
             }
         }
-        match self.found {
-            true => self.variation.update(self.capacity),
-            false => self.variation.forget(),
+        match (self.found, verdict) {
+            (true, Verdict::Limited(_)) => self.variation.update(self.capacity),
+            // That more was looked for is no change of the link.
+            (true, _) => self.variation.follow(before, self.capacity),
+            (false, _) => self.variation.forget(),
         }
         let queue = Duration::from_micros(self.queue_us.max(0) as u64);
         self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue);
@@ -304,6 +327,11 @@ impl Fpv2 {
     /// Whether what waits is from a source that does not ask: a camera that does is told to wait long before.
     fn is_saturated(&self) -> bool {
         self.load.beside > ByteCount::ZERO || self.ours().time_for(self.load.queued) > self.config.skip_above * 2
+    }
+
+    /// Nothing but the window has been the limit for a while: the link has to be found anew.
+    fn is_held_back(&self) -> bool {
+        self.found && self.free > FREE_UPDATES && self.is_saturated()
     }
 
     /// From 0 to 1: how likely it is that the link will fail soon.
@@ -419,7 +447,7 @@ impl Controller for Fpv2 {
         let slack = match self.is_saturated() {
             true if self.load.unhurried => SLACK_IF_UNHURRIED,
             true => SLACK_IF_SATURATED,
-            false => self.config.slack,
+            false => self.config.slack.mul_f64(1.0 + (SLACK_VARYING - 1.0) * self.variation.degree()),
         };
         // A packet more lets none wait for a whole round trip; on a slow link it would be a queue.
         let packet = ByteCount(MSS).min(self.ours().bytes_in(PACKET));
@@ -432,12 +460,16 @@ impl Controller for Fpv2 {
         // The pause of a drain comes back as a gap in what is heard; the whole window would leave at once.
         let refilling = self.drain.ends().is_some_and(|end| now < end + self.pipe() * 3 / 2);
         let Fpv2Config { pacing_gain: steady, pacing_gain_varying: varying, .. } = self.config;
-        let gain = if self.found { steady + (varying - steady) * self.variation.degree() } else { FIRST_PACING_GAIN };
+        let varying = if self.is_saturated() { varying.min(PACING_GAIN_IF_SATURATED) } else { varying };
+        let gain = match self.found && !self.is_held_back() {
+            true => steady + (varying - steady) * self.variation.degree(),
+            false => FIRST_PACING_GAIN,
+        };
         self.ours() * if refilling { 1.0 } else { gain }
     }
 
     fn target_rate(&self) -> Bitrate {
-        let horizon = self.config.horizon.as_secs_f64();
+        let horizon = self.config.horizon.as_secs_f64() * self.varied(HORIZON_VARYING);
         let capacity = self.ours().0 as f64;
         // A queue that others keep is not ours to work off.
         let in_network = if self.crowded { 0 } else { self.network_queue(self.load) };
@@ -447,7 +479,8 @@ impl Controller for Fpv2 {
         let met_us = if self.company.share().is_some() { 0 } else { self.led_us };
         let standing = (met_us as f64 / 1e6 - STANDING.as_secs_f64()).max(0.0);
         // The capacity is that of what arrives.
-        let rate = (capacity * (self.share() - STANDING_SHARE * standing / horizon) - queued) / self.reaction.arrives();
+        let standing = STANDING_SHARE * self.varied(STANDING_SHARE_VARYING) * standing / horizon;
+        let rate = (capacity * (self.share() - standing) - queued) / self.reaction.arrives();
         Bitrate(rate.max(0.0) as u64) - self.config.reserve
     }
 
@@ -464,7 +497,9 @@ impl Controller for Fpv2 {
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
         // nearly through.
         let at_floor = self.ours() * self.config.utilisation < self.range.least;
-        let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above };
+        let varied = self.varied(SKIP_ABOVE_VARYING);
+        let varied = varied + (1.0 - varied) * self.variation.wildness();
+        let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above.mul_f64(varied) };
         // Feedback and the like, of a packet, wait there all the time.
         let waits = ByteCount(self.network_queue(load)) + (load.queued - ByteCount(MSS));
         let waits = self.ours().time_for(waits).saturating_sub(load.until_frame);

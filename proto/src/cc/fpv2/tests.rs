@@ -113,6 +113,52 @@ fn the_capacity_is_found_within_two_seconds_and_followed_down_within_a_third_of_
     assert!(controller.queue_delay() < Duration::from_millis(60), "{:?}", controller.queue_delay());
 }
 
+/// Frames of two packets that the network hands over at once, 60 ms late, every 40 ms: 496 kbit/s.
+fn handed_over_in_pairs() -> Trains {
+    let (mut trains, start) = (Trains::new(), Instant::now());
+    for frame in 0..20 {
+        let sent_us = frame * 40_000;
+        for behind_us in [0, 100] {
+            let arrival = Arrival { sent_us: sent_us + behind_us, arrived_us: sent_us + 5_080_000, bytes: 1240 };
+            trains.on_arrival(start, arrival, 5_020_000, 22_000);
+        }
+    }
+    trains
+}
+
+#[test]
+fn packets_that_are_handed_over_at_once_tell_of_no_rate() {
+    let verdict = handed_over_in_pairs().verdict(false, true, None);
+    assert!(matches!(verdict, Some(Verdict::Limited(rate)) if is_near(rate, 0.496)), "{verdict:?}");
+    assert_eq!(handed_over_in_pairs().verdict(true, true, None), None, "the delay may be the path's");
+}
+
+#[test]
+fn a_measurement_that_makes_no_sense_does_not_make_a_flood() {
+    let mut link = FakeLink::new(Bitrate::mbps(1));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 4_000);
+    assert!(controller.found && is_near(controller.capacity(), 1.0), "{:?}", controller.capacity());
+    let packets: Vec<PacketReport> = (0..40)
+        .map(|n| PacketReport {
+            number: n,
+            sent_us: 6_000_000 + n * 10,
+            bytes: PACKET,
+            arrived_us: Some(11_021_000 + n * 60),
+            ce: false,
+            leads: n == 0,
+        })
+        .collect();
+    for packet in &packets {
+        controller
+            .on_sent(link.at(packet.sent_us), SentPacket { sent_us: packet.sent_us, bytes: PACKET, urgent: true });
+    }
+    let now_us = 6_050_000;
+    controller.on_reports(link.at(now_us), Reports { now_us, packets: &packets, load: Load::default() });
+    // These say 160 Mbit/s; 3.2 arrived, of which three times as much and 0.2 are believed.
+    assert!(controller.capacity() <= Bitrate::mbps(10), "{:?}", controller.capacity());
+}
+
 #[test]
 fn the_rate_that_lasts_does_not_work_off_a_queue() {
     let mut link = FakeLink::new(Bitrate::mbps(2));

@@ -9,11 +9,13 @@ use crate::Bitrate;
 /// Updates over which the mean is taken, and the distance from it: at 30 Hz.
 const MEAN: f64 = 30.0;
 const DISTANCE: f64 = 60.0;
-/// Up to the first the link counts as steady, from the second on it varies; from the third on it varies more, from the last on much.
+/// Up to the first the link counts as steady, from the second on it varies; from the third on it varies more, from the fourth on much, from the last on
+/// nothing that was measured holds for long.
 const STEADY: f64 = 0.03;
 const VARYING: f64 = 0.10;
 const VARYING_MORE: f64 = 0.18;
 const VARYING_MUCH: f64 = 0.30;
+const VARYING_WILDLY: f64 = 0.50;
 /// The share of the way from the steady to the other end of a parameter that is gone at `VARYING`.
 const KNEE: f64 = 0.18;
 
@@ -34,6 +36,13 @@ impl Variation {
         self.distance += (distance - self.distance) / DISTANCE;
     }
 
+    /// Takes in a change that is not the link's.
+    pub fn follow(&mut self, from: Bitrate, to: Bitrate) {
+        if let Some(mean) = &mut self.mean {
+            *mean += (to.0.max(1) as f64 / from.0.max(1) as f64).ln();
+        }
+    }
+
     /// Forgets everything: it is another link, or has still to be found.
     pub fn forget(&mut self) {
         *self = Self::default();
@@ -42,6 +51,11 @@ impl Variation {
     /// From 0, steady, to 1, varying.
     pub fn share(&self) -> f64 {
         ramp(self.distance, STEADY, VARYING)
+    }
+
+    /// From 0, varying much or less, to 1.
+    pub fn wildness(&self) -> f64 {
+        ramp(self.distance, VARYING_MUCH, VARYING_WILDLY)
     }
 
     /// From 0, steady, by [`KNEE`] to 1, varying much.
