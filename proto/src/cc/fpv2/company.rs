@@ -23,9 +23,11 @@ const LEAST_BYTES: u64 = 500;
 /// Radios give out several packets at once. So no link counts for more than a packet a millisecond, 10 Mbit/s, and others on a faster
 /// one are not seen.
 const LEAST_GAP_US: u64 = 1_000;
-/// Pairs are averaged over this many, and no longer than this, and begun anew after [`STALE`] without any.
+/// Pairs are averaged over this many, and no longer than this.
 const PAIRS: f64 = 60.0;
 const PAIRS_SPAN: Duration = Duration::from_secs(2);
+/// One that comes later and tells of so many times more or less is of another link.
+const OTHER: f64 = 1.1;
 /// On a link below this, pairs are made of every so manieth frame only, while there is nobody else.
 const SLOW: Bitrate = Bitrate::kbps(1_500);
 const SELDOM: NonZeroU32 = NonZeroU32::new(6).expect("not 0");
@@ -125,7 +127,8 @@ impl Company {
         let gap_us = arrived_us.saturating_sub(head_arrived_us).max(LEAST_GAP_US);
         let taken = gap_us as f64 / 1e6 / (bytes * 8) as f64;
         let since = self.heard.back().map_or(PAIRS_SPAN, |at| now.saturating_duration_since(*at));
-        if since >= STALE && self.share.is_none() {
+        let is_other = taken > self.link * OTHER || taken * OTHER < self.link;
+        if since >= STALE || since >= PAIRS_SPAN && is_other {
             // A link that carried next to nothing until now may be another one.
             (self.pairs, self.mine) = (0, None);
         }
@@ -313,6 +316,12 @@ mod tests {
         assert!(company.share().expect("still") < Bitrate::mbps(2) * 0.9);
     }
 
+    fn pair_after_a_while(company: &mut Company, now: Instant, apart_us: u64) {
+        company.on_arrival(now, 0, 0, 1000, true);
+        company.on_arrival(now, 0, apart_us, 1000, false);
+        company.update(now, Bitrate::kbps(100), Duration::from_millis(150), RTT, false);
+    }
+
     #[test]
     fn who_was_left_next_to_nothing_takes_enough_to_see_the_link_by() {
         let (mut company, mut now) = (Company::new(), Instant::now());
@@ -327,10 +336,11 @@ mod tests {
         assert!(company.is_crowded(now), "it is the same queue, though no pair tells so");
         let share = company.share().expect("a fortieth of the link is company");
         assert!(share >= Bitrate::kbps(600), "{share:?}");
-        company.on_arrival(now, 0, 0, 1000, true);
-        company.on_arrival(now, 0, LINK_US, 1000, false);
-        company.update(now, Bitrate::kbps(100), Duration::from_millis(150), RTT, false);
+        pair_after_a_while(&mut company, now, LINK_US);
         assert!(company.share().is_some(), "the first pair after a while tells of the same link");
+        now += Duration::from_secs(3);
+        pair_after_a_while(&mut company, now, 3 * LINK_US);
+        assert_eq!(company.share(), None, "it is another one");
     }
 
     #[test]

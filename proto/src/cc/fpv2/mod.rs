@@ -94,6 +94,8 @@ const GROWTH_ROOM: Bitrate = Bitrate::kbps(200);
 /// The same if packets came one by one, which proves nothing: where each takes a tenth of a second, more is a queue.
 const UNPROVEN_SHARE: f64 = 1.25;
 const UNPROVEN_ROOM: Bitrate = Bitrate::kbps(20);
+/// If too few packets come to measure anything, and they have waited for longer than this, the link carries no more than what comes.
+const TRICKLE: Duration = Duration::from_millis(300);
 /// Who always has something to send proves no more than the window lets him; once he has met no limit for so many updates
 /// he grows as at first.
 const FREE_UPDATES: u32 = 10;
@@ -254,7 +256,13 @@ impl Fpv2 {
     fn update_capacity(&mut self, now: Instant, now_us: u64) {
         // Until the link has been found, each growth is judged by what left after the one before it.
         let since_us = self.proven_us.filter(|_| !self.found);
-        let Some(verdict) = self.trains.verdict(self.base.is_in_doubt(), self.found, since_us) else { return };
+        let Some(verdict) = self.trains.verdict(self.base.is_in_doubt(), self.found, since_us) else {
+            if self.found && !self.base.is_in_doubt() && self.queue_delay() > TRICKLE {
+                let received = self.trains.lately_received();
+                self.capacity = self.capacity.min(received * UNPROVEN_SHARE + UNPROVEN_ROOM).max(MIN_CAPACITY);
+            }
+            return;
+        };
         // On a slow link there may be too few packets to tell; a queue that stays tells as much.
         let waits =
             !self.base.is_in_doubt() && self.base.floor_us() > base::suspicious_us(self.capacity.0 as f64 / 8.0);

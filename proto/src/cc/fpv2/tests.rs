@@ -160,6 +160,19 @@ fn a_measurement_that_makes_no_sense_does_not_make_a_flood() {
 }
 
 #[test]
+fn a_trickle_of_too_few_packets_to_measure_is_known_by_how_long_they_wait() {
+    let mut link = FakeLink::new(Bitrate::mbps(1));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 3_000);
+    link.rate = Bitrate::kbps(24);
+    link.run(&mut controller, 3_000, 9_000);
+    assert!(controller.capacity() < Bitrate::kbps(60), "{:?}", controller.capacity());
+    link.rate = Bitrate::mbps(1);
+    link.run(&mut controller, 9_000, 15_000);
+    assert!(is_near(controller.capacity(), 1.0), "{:?}", controller.capacity());
+}
+
+#[test]
 fn the_rate_that_lasts_does_not_work_off_a_queue() {
     let mut link = FakeLink::new(Bitrate::mbps(2));
     let mut controller = controller();
