@@ -7,7 +7,9 @@
 //!
 //! So a share of the link takes the place of the capacity. While all others yield to a queue as well, it grows by addition and
 //! falls by a factor when the floor rises over its own low of late, which all see at once however their frames lie in time; that
-//! makes shares equal (Chiu and Jain 1989). Beside somebody who fills the queue whatever we do, it falls only at losses.
+//! makes shares equal (Chiu and Jain 1989). Not all see each rise, so who has more than half falls by more. Beside somebody who fills
+//! the queue whatever we do, it falls only at losses, and begins high enough for pairs: who sends frames of one packet has none, and
+//! would not see that he is starved.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -181,7 +183,9 @@ impl Company {
             self.full = Some(now);
         } else if self.heard.len() >= STEADY_PAIRS {
             let since = *self.full_since.get_or_insert(now);
-            self.full = (now.saturating_duration_since(since) > FULL_AFTER).then_some(now).or(self.full);
+            if now.saturating_duration_since(since) > FULL_AFTER {
+                self.full = Some(now);
+            }
         }
         let is_known =
             self.pairs >= FIRST_PAIRS && self.heard.back().is_some_and(|at| now.saturating_duration_since(*at) < STALE);
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_that_bring_nearly_all_end_the_company_at_once_unless_the_queue_is_full() {
+    fn beside_a_full_queue_trains_that_bring_nearly_all_have_to_do_so_for_seconds() {
         let (mut company, mut now) = (Company::new(), Instant::now());
         run(&mut company, &mut now, 6, 1, Duration::from_millis(150));
         assert!(company.is_crowded(now));
