@@ -24,7 +24,7 @@ fn text(trace: &Path, from_s: &[String]) -> String {
 title = "A recorded link"
 lasts = "60 s"
 warm_up = "5 s"
-repeats = 3
+repeats = 10
 
 [[link]]
 name = "lte"

@@ -41,6 +41,12 @@ const LEAST_TAKEN_US: u64 = 1_000;
 const FRESH_PAIRS: usize = 6;
 /// What packets prove that left one by one is to be so much more than what older ones brought.
 const FASTER: f64 = 1.5;
+/// Trains of fewer pairs, or that took less, are not compared with each other, nor are fewer trains than these.
+const COMPARED_PAIRS: usize = 4;
+const COMPARED_US: u64 = 2_000;
+const COMPARED_TRAINS: u32 = 3;
+/// More says that something went wrong.
+const MOST_UNEVEN: f64 = 3.0;
 /// Smaller packets take their time by their number, not by their size.
 const LEAST_BYTES: u64 = 200;
 /// The least delay of smaller packets is that of this long.
@@ -255,6 +261,27 @@ impl Trains {
             true => Bitrate::ZERO,
             false => Bitrate::from_transfer(ByteCount(bytes), Duration::from_micros(alone_us)),
         }
+    }
+
+    /// The arithmetic over the harmonic mean of the rates at which the trains of late were carried; `None` if there were too few.
+    pub fn unevenness(&self) -> Option<f64> {
+        let (_, newest) = self.last?;
+        let (mut trains, mut rates, mut times) = (0, 0.0, 0.0);
+        let (mut bytes, mut taken_us, mut pairs) = (0, 0, 0);
+        for sample in self.samples.iter().rev().take_while(|sample| sample.arrived_us + SPAN_US >= newest) {
+            if let (Some(_), Some(us)) = (sample.gap_us, sample.taken_us) {
+                (bytes, taken_us, pairs) = (bytes + sample.bytes, taken_us + us, pairs + 1);
+                continue;
+            }
+            // The first packet of a train.
+            if pairs >= COMPARED_PAIRS && taken_us > COMPARED_US {
+                let rate = bytes as f64 / taken_us as f64;
+                (trains, rates, times) = (trains + 1, rates + rate, times + 1.0 / rate);
+            }
+            (bytes, taken_us, pairs) = (0, 0, 0);
+        }
+        let count = f64::from(trains);
+        (trains >= COMPARED_TRAINS).then(|| (rates * times / (count * count)).min(MOST_UNEVEN))
     }
 
     /// What arrived of late, pauses included.

@@ -15,6 +15,7 @@ mod company;
 mod drain;
 mod reaction;
 mod stall;
+mod unevenness;
 mod variation;
 
 use std::num::NonZeroU32;
@@ -30,6 +31,7 @@ use company::Company;
 use drain::Drain;
 use reaction::Reaction;
 use stall::Stall;
+use unevenness::Unevenness;
 use variation::Variation;
 
 /// Parameters.
@@ -109,7 +111,7 @@ const STANDING_SHARE_VARYING: f64 = 0.6;
 const SLACK_VARYING: f64 = 2.6;
 /// Of the queue above which frames are left out: the link may take half of it in as much time. Where it varies wildly it is as likely to
 /// take twice as long.
-const SKIP_ABOVE_VARYING: f64 = 1.6;
+const SKIP_ABOVE_VARYING: f64 = 1.65;
 /// While it is steady: so much more of each half of this rate, within bounds. What a frame waits behind itself is the share of the
 /// link that it takes, whatever the rate; what that share is worth to the picture is the more the lower the rate.
 const UTILISATION_PER_HALF: f64 = 0.04;
@@ -152,6 +154,7 @@ pub struct Fpv2 {
     free: u32,
     trains: Trains,
     variation: Variation,
+    unevenness: Unevenness,
     company: Company,
     /// Somebody else keeps the queue long.
     crowded: bool,
@@ -187,6 +190,7 @@ impl Fpv2 {
             free: 0,
             trains: Trains::new(),
             variation: Variation::default(),
+            unevenness: Unevenness::new(),
             company: Company::new(),
             crowded: false,
             base: Base::new(),
@@ -243,7 +247,7 @@ impl Fpv2 {
         let (least, most) = UTILISATION_BOUNDS;
         let steady = (self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most)).min(1.0);
         let varying = self.config.utilisation * UTILISATION_VARYING;
-        (steady + (varying - steady) * self.variation.share()) * self.reaction.share()
+        (steady + (varying - steady) * self.variation.share()) * self.unevenness.more() * self.reaction.share()
     }
 
     /// Bytes that wait in the network: what is in flight beyond what the path holds.
@@ -270,6 +274,7 @@ impl Fpv2 {
             Verdict::Free { received, .. } | Verdict::Quick { received, .. } if waits => Verdict::Limited(received),
             verdict => verdict,
         };
+        self.unevenness.update(self.trains.unevenness());
         let before = self.capacity;
         match verdict {
             Verdict::Limited(sample) => {
@@ -426,6 +431,7 @@ impl Controller for Fpv2 {
     fn on_path_change(&mut self, _: Instant) {
         self.base.reset();
         self.trains.clear();
+        self.unevenness = Unevenness::new();
         self.company = Company::new();
         self.crowded = false;
         self.feedback_us = Minimum::new(FEEDBACK_SPAN);
@@ -502,6 +508,9 @@ impl Controller for Fpv2 {
             let waits = self.ours().time_for(load.queued).saturating_sub(load.until_frame);
             return !self.stall.holds_frames() && waits <= SKIP_ABOVE_IF_CROWDED;
         }
+        if self.stall.is_paused(now, self.pipe(), self.ours().time_for(ByteCount(MSS)).mul_f64(1.5)) {
+            return false;
+        }
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
         // nearly through.
         let at_floor = self.ours() * self.config.utilisation < self.range.least;
@@ -510,7 +519,7 @@ impl Controller for Fpv2 {
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above.mul_f64(varied) };
         // Feedback and the like, of a packet, wait there all the time.
         let waits = ByteCount(self.network_queue(load)) + (load.queued - ByteCount(MSS));
-        let waits = self.ours().time_for(waits).saturating_sub(load.until_frame);
+        let waits = (self.ours() * self.unevenness.sooner()).time_for(waits).saturating_sub(load.until_frame);
         !self.stall.holds_frames() && !self.drain.is_draining(now) && waits <= skip_above
     }
 

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 /// Silence beyond the round trip that makes a blackout.
 const PATIENCE: Duration = Duration::from_millis(120);
+/// Silence beyond the round trip that makes a pause, and since the last word.
+const PAUSE: Duration = Duration::from_millis(20);
+const QUIET: Duration = Duration::from_millis(50);
 /// A packet that has waited no longer than this was not kept.
 const STALE: Duration = Duration::from_millis(100);
 /// A shorter blackout, as of a handover, has kept little: frames that leave at the first word are not late by much.
@@ -17,6 +20,8 @@ pub(super) struct Stall {
     /// When the first packet left since something was last heard; by the sender's clock, µs, too.
     unanswered: Option<(Instant, u64)>,
     stalled: bool,
+    /// When something was heard last.
+    last_word: Option<Instant>,
     /// When the newest packet left, by the sender's clock, µs.
     last_us: u64,
     clearing: Option<Clearing>,
@@ -27,8 +32,8 @@ pub(super) struct Stall {
 #[derive(Debug, Clone, Copy)]
 struct Clearing {
     since: Instant,
-    /// When the first packet of a long blackout left, by the sender's clock, µs. Word of older ones is what the way back has kept.
-    first_us: Option<u64>,
+    /// When the first packet of the blackout left, by the sender's clock, µs. Word of older ones is what the way back has kept.
+    first_us: u64,
     /// When the last packet before it ended left.
     last_us: u64,
 }
@@ -36,8 +41,7 @@ struct Clearing {
 impl Clearing {
     /// What left at `sent_us` has arrived and waited for this long.
     fn lasts(&self, sent_us: u64, queue: Duration) -> bool {
-        let is_of_before = self.first_us.is_some_and(|first_us| sent_us < first_us);
-        is_of_before || queue > STALE && sent_us < self.last_us
+        sent_us < self.first_us || queue > STALE && sent_us < self.last_us
     }
 }
 
@@ -52,12 +56,10 @@ impl Stall {
 
     /// Something is heard: the newest packet that has arrived left at `sent_us` and met this queue. Whether that ends a blackout.
     pub fn on_word(&mut self, now: Instant, sent_us: u64, queue: Duration) -> bool {
+        self.last_word = Some(now);
         let ends = std::mem::take(&mut self.stalled);
-        let first = self.unanswered.take().filter(|_| ends);
-        let begun = first.map(|(left, first_us)| {
-            let is_long = now.saturating_duration_since(left) >= LONG;
-            Clearing { since: now, first_us: is_long.then_some(first_us), last_us: self.last_us }
-        });
+        let first = self.unanswered.take().filter(|(left, _)| ends && now.saturating_duration_since(*left) >= LONG);
+        let begun = first.map(|(_, first_us)| Clearing { since: now, first_us, last_us: self.last_us });
         self.clearing = begun.or(self.clearing).filter(|clearing| clearing.lasts(sent_us, queue));
         ends
     }
@@ -72,6 +74,13 @@ impl Stall {
     /// Whether a blackout lasts.
     pub fn is_stalled(&self) -> bool {
         self.stalled
+    }
+
+    /// Whether the network gives nothing out at the moment, where a packet takes this long: what leaves now would wait until it does.
+    pub fn is_paused(&self, now: Instant, rtt: Duration, packet: Duration) -> bool {
+        let longer = |since: Instant, than: Duration| now.saturating_duration_since(since) > than;
+        let unanswered = self.unanswered.is_some_and(|(since, _)| longer(since, rtt + PAUSE.max(packet)));
+        unanswered && self.last_word.is_some_and(|word| longer(word, QUIET.max(packet)))
     }
 
     /// Whether one lasts, or what was kept in it is still on its way: a frame would come late.
@@ -120,6 +129,28 @@ mod tests {
         assert!(!stall.holds_frames(), "it left at the end of the blackout and waited for little");
         stall.on_word(at(start, 2_020), 1_910_000, ms(300));
         assert!(!stall.holds_frames(), "a queue without a blackout is known otherwise");
+    }
+
+    #[test]
+    fn a_pause_is_silence_of_both_what_left_and_what_is_told() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let mut stall = Stall::default();
+        assert!(!stall.is_paused(at(start, 500), RTT, ms(2)), "nothing has left");
+        stall.on_sent(at(start, 0), 0, true);
+        assert!(!stall.is_paused(at(start, 500), RTT, ms(2)), "nothing was ever heard");
+        stall.on_word(at(start, 500), 0, ms(0));
+        assert!(!stall.is_paused(at(start, 600), RTT, ms(2)), "nothing waits for an answer");
+        stall.on_sent(at(start, 610), 610_000, true);
+        assert!(!stall.is_paused(at(start, 670), RTT, ms(2)) && stall.is_paused(at(start, 671), RTT, ms(2)));
+        assert!(!stall.is_paused(at(start, 690), RTT, ms(40)), "a packet takes 40 ms");
+        stall.on_word(at(start, 671), 610_000, ms(0));
+        stall.on_sent(at(start, 672), 672_000, false);
+        assert!(!stall.is_paused(at(start, 900), RTT, ms(2)), "nobody tells of that");
+        assert!(!stall.is_stalled() && !stall.holds_frames());
+        // What has just left is not expected yet.
+        stall.on_sent(at(start, 900), 900_000, true);
+        assert!(!stall.is_paused(at(start, 960), RTT, ms(2)) && stall.is_paused(at(start, 961), RTT, ms(2)));
     }
 
     #[test]

@@ -201,10 +201,10 @@ fn what_leaves_before_the_next_frame_comes_is_not_in_its_way() {
         controller.poll(now, load);
         (controller.target_rate().as_mbps(), controller.may_encode(now, load))
     };
-    // 40 ms of queue.
-    let (now_due, may_now) = rate(queue(10, 0));
-    let (soon_due, may_soon) = rate(queue(10, 30));
-    let (late_due, may_late) = rate(queue(10, 60));
+    // 44 ms of queue.
+    let (now_due, may_now) = rate(queue(11, 0));
+    let (soon_due, may_soon) = rate(queue(11, 30));
+    let (late_due, may_late) = rate(queue(11, 60));
     let lasting = controller.lasting_rate().as_mbps();
     assert!(now_due < 0.3 * lasting && !may_now, "{now_due} of {lasting}");
     assert!((0.5..0.95).contains(&(soon_due / lasting)) && may_soon, "{soon_due} of {lasting}");
@@ -250,6 +250,38 @@ fn in_a_blackout_nothing_is_encoded_and_the_capacity_is_kept() {
     link.run(&mut controller, 3_400, 3_700);
     assert!(controller.capacity() >= before * 0.8, "{:?} {before:?}", controller.capacity());
     assert_eq!(link.run(&mut controller, 3_700, 5_000), 0);
+}
+
+#[test]
+fn while_the_link_pauses_nothing_is_encoded_behind_what_waits() {
+    let mut link = FakeLink::new(Bitrate::mbps(5));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 3_000);
+    // One as is between any two frames, and one that is no blackout yet.
+    for (from_ms, pause_ms, expected) in [(3_000, 40, 0..=0), (4_000, 130, 1..=3)] {
+        link.free_us = (from_ms + pause_ms) * 1_000;
+        let skipped = link.run(&mut controller, from_ms, from_ms + pause_ms);
+        assert!(expected.contains(&skipped), "{skipped} in {pause_ms} ms");
+        assert!(!controller.stall.is_stalled());
+        link.run(&mut controller, from_ms + pause_ms, from_ms + 1_000);
+    }
+}
+
+#[test]
+fn a_link_that_carries_each_frame_differently_is_given_more_than_the_capacity() {
+    let share = |slow: f64| {
+        let mut link = FakeLink::new(Bitrate::mbps(5));
+        let mut controller = controller();
+        for n in 0..300 {
+            link.rate = if n % 2 == 0 { Bitrate::mbps(5) } else { Bitrate::mbps(5) * slow };
+            link.run(&mut controller, 33 * n, 33 * (n + 1));
+        }
+        (controller.unevenness.more(), controller.unevenness.sooner())
+    };
+    assert_eq!(share(1.0), (1.0, 1.0));
+    assert_eq!(share(0.5), (1.0, 1.0), "that is 1.125");
+    let (more, sooner) = share(0.2);
+    assert!(more > 1.2 && sooner > more, "{more} {sooner}: that is 1.8");
 }
 
 #[test]
@@ -401,6 +433,28 @@ fn a_packet_that_is_late_alone_is_no_limit_while_the_link_is_being_found() {
     let waiting = [(0, 0), (1_000, 2_800), (2_000, 5_600), (3_000, 8_400), (4_000, 11_200)];
     let carried = Bitrate::from_transfer(ByteCount(4_800), Duration::from_micros(15_200));
     assert_eq!(five(waiting).verdict(false, false, None), Some(Verdict::Limited(carried)));
+}
+
+#[test]
+fn how_unevenly_trains_were_carried_is_the_arithmetic_over_the_harmonic_mean_of_their_rates() {
+    // Frames of five packets each, of which every one but the first takes so long, in µs.
+    let frames = |each_us: &[u64]| {
+        let mut trains = Trains::new();
+        for (frame, each_us) in (0..).zip(each_us) {
+            (0..5).for_each(|n| arrives(&mut trains, 33_000 * frame + 500 * n, (each_us - 500) * n, 1200));
+        }
+        trains.unevenness()
+    };
+    let near = |ratio: Option<f64>, expected: f64| ratio.is_some_and(|ratio| (ratio - expected).abs() < 1e-9);
+    assert_eq!(frames(&[]), None);
+    assert_eq!(frames(&[2_000; 3]), None, "too few");
+    assert_eq!(frames(&[500; 6]), None, "nothing can be told apart in so little time");
+    assert!(near(frames(&[2_000; 6]), 1.0));
+    // Of 1 and 1/3 the means are 2/3 and 1/2; nothing says where the oldest of all began.
+    assert!(near(frames(&[2_000, 2_000, 6_000, 2_000, 6_000]), 4.0 / 3.0));
+    assert!(near(frames(&[1_000, 1_000, 1_000, 1_000, 1_000, 25_000]), 3.0), "no more is believed");
+    let old: Vec<u64> = [6_000].into_iter().chain([2_000; 12]).collect();
+    assert!(near(frames(&old), 1.0), "the first is too old");
 }
 
 #[test]
