@@ -2,7 +2,7 @@
 //!
 //!     AQUILA_TRACES=DIR cargo test -p aquila-lab --test traces -- --nocapture
 //!
-//! Printed are latency, age, use and frames shown; held to a bound is the age (docs/congestion.md says where the others fall short).
+//! Printed are latency, age, use and frames shown; held to a bound is the age (docs/congestion.md has the others).
 //! DIR holds traces in mahimahi's format (Debian bullseye's `mahimahi-traces`; Soheil-ab/Cellular-Traces-NYC). Without it the
 //! test says so and does nothing.
 

@@ -508,7 +508,7 @@ impl Controller for Fpv2 {
             let waits = self.ours().time_for(load.queued).saturating_sub(load.until_frame);
             return !self.stall.holds_frames() && waits <= SKIP_ABOVE_IF_CROWDED;
         }
-        if self.stall.is_paused(now, self.pipe(), self.ours().time_for(ByteCount(MSS)).mul_f64(1.5)) {
+        if self.stall.is_paused(now, self.pipe(), self.ours().time_for(ByteCount(MSS))) {
             return false;
         }
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 /// Silence beyond the round trip that makes a blackout.
 const PATIENCE: Duration = Duration::from_millis(120);
-/// Silence beyond the round trip that makes a pause, and since the last word.
+/// Silence beyond the round trip that makes a pause, and since the last word; no less than so many packets take.
 const PAUSE: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_millis(50);
+const PAUSE_PACKETS: f64 = 1.5;
 /// A packet that has waited no longer than this was not kept.
 const STALE: Duration = Duration::from_millis(100);
 /// A shorter blackout, as of a handover, has kept little: frames that leave at the first word are not late by much.
@@ -78,9 +79,10 @@ impl Stall {
 
     /// Whether the network gives nothing out at the moment, where a packet takes this long: what leaves now would wait until it does.
     pub fn is_paused(&self, now: Instant, rtt: Duration, packet: Duration) -> bool {
+        let least = packet.mul_f64(PAUSE_PACKETS);
         let longer = |since: Instant, than: Duration| now.saturating_duration_since(since) > than;
-        let unanswered = self.unanswered.is_some_and(|(since, _)| longer(since, rtt + PAUSE.max(packet)));
-        unanswered && self.last_word.is_some_and(|word| longer(word, QUIET.max(packet)))
+        let unanswered = self.unanswered.is_some_and(|(since, _)| longer(since, rtt + PAUSE.max(least)));
+        unanswered && self.last_word.is_some_and(|word| longer(word, QUIET.max(least)))
     }
 
     /// Whether one lasts, or what was kept in it is still on its way: a frame would come late.
@@ -143,7 +145,8 @@ mod tests {
         assert!(!stall.is_paused(at(start, 600), RTT, ms(2)), "nothing waits for an answer");
         stall.on_sent(at(start, 610), 610_000, true);
         assert!(!stall.is_paused(at(start, 670), RTT, ms(2)) && stall.is_paused(at(start, 671), RTT, ms(2)));
-        assert!(!stall.is_paused(at(start, 690), RTT, ms(40)), "a packet takes 40 ms");
+        let slow = |now| stall.is_paused(at(start, now), RTT, ms(40));
+        assert!(!slow(710) && slow(711), "a packet takes 40 ms");
         stall.on_word(at(start, 671), 610_000, ms(0));
         stall.on_sent(at(start, 672), 672_000, false);
         assert!(!stall.is_paused(at(start, 900), RTT, ms(2)), "nobody tells of that");
