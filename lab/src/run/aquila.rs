@@ -11,7 +11,7 @@ use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
 use aquila_proto::session::Arrival;
 use aquila_proto::video::VideoParity;
-use aquila_proto::{BearerId, Bitrate, Event, Output as SessionOutput, Side, Usage};
+use aquila_proto::{BearerId, Bitrate, Event, FrameTurn, Output as SessionOutput, Side, Usage};
 use bytes::BytesMut;
 
 use super::clock::Clock;
@@ -429,12 +429,19 @@ impl Contender for Aquila {
         // It is told of the link and the address, or finds out by itself.
     }
 
-    fn next_frame(&mut self, now: Instant, node: usize, _: usize) -> Wanted {
+    fn next_frame(&mut self, now: Instant, node: usize, _: usize, waited: Duration) -> Wanted {
         let shown = self.clocks[node].shown(now);
-        let asked = if self.asks { self.ends[node].session.next_frame(shown) } else { self.target };
-        match asked {
-            Some(rate) => Wanted { rate, skip: false, recovery: std::mem::take(&mut self.recovery) },
-            None => Wanted { skip: self.asks, ..Wanted::default() },
+        let turn = match (self.asks, self.target) {
+            (true, _) => self.ends[node].session.next_frame(shown, waited),
+            (false, Some(told)) => FrameTurn::Encode(told),
+            (false, None) => return Wanted::default(),
+        };
+        match turn {
+            FrameTurn::Encode(rate) => {
+                Wanted { rate, recovery: std::mem::take(&mut self.recovery), ..Wanted::default() }
+            }
+            FrameTurn::Wait(time) => Wanted { wait: Some(time), ..Wanted::default() },
+            FrameTurn::LeaveOut => Wanted { skip: true, ..Wanted::default() },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! More than one on the same links: the contender that is judged, and its company.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
 
@@ -110,7 +110,7 @@ impl Contender for Company {
         self.there().for_each(|contender| contender.reconnect(now));
     }
 
-    fn next_frame(&mut self, now: Instant, node: usize, flow: usize) -> Wanted {
-        self.of_flow(flow).next_frame(now, node, flow)
+    fn next_frame(&mut self, now: Instant, node: usize, flow: usize, waited: Duration) -> Wanted {
+        self.of_flow(flow).next_frame(now, node, flow, waited)
     }
 }

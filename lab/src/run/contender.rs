@@ -1,7 +1,7 @@
 //! What the world asks of a contender, and what a contender asks of it.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aquila_emu::{Ecn, Payload};
 use aquila_proto::Bitrate;
@@ -155,6 +155,8 @@ pub struct Wanted {
     pub rate: Bitrate,
     /// It had better leave the frame out.
     pub skip: bool,
+    /// It had better keep it, and ask again after this.
+    pub wait: Option<Duration>,
     /// It should be a recovery point.
     pub recovery: bool,
 }
@@ -162,7 +164,7 @@ pub struct Wanted {
 impl Default for Wanted {
     /// Whatever the encoder likes.
     fn default() -> Self {
-        Self { rate: Bitrate(u64::MAX), skip: false, recovery: false }
+        Self { rate: Bitrate(u64::MAX), skip: false, wait: None, recovery: false }
     }
 }
 
@@ -190,8 +192,9 @@ pub trait Contender {
     fn before_reconnect(&mut self, _: Instant) {}
     /// The outage is over, and the plan wants it to reconnect, in its own way.
     fn reconnect(&mut self, now: Instant);
-    /// A frame of a flow of video is due from a node: what the encoder should make of it, if the contender has a say.
-    fn next_frame(&mut self, _now: Instant, _node: usize, _flow: usize) -> Wanted {
+    /// A frame of a flow of video has been due from a node for as long as it `waited`: what the encoder should make of it, if the contender
+    /// has a say.
+    fn next_frame(&mut self, _now: Instant, _node: usize, _flow: usize, _waited: Duration) -> Wanted {
         Wanted::default()
     }
 }

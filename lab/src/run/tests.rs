@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::metrics::{Metrics, check};
 use crate::testing::plan;
@@ -82,6 +84,23 @@ fn the_log_of_the_reference_plan_is_what_it_was() {
     let plan = plan(PLAN);
     let hashes: Vec<String> = all(&plan).into_iter().map(|run| run.log_hash).collect();
     assert_eq!(hashes[1], "e2b655678b9a7802", "raw UDP: only the emulator can have changed it");
+}
+
+#[test]
+fn a_frame_that_waits_for_its_turn_is_as_old_as_it_is() {
+    let video =
+        r#"{ rate = "8 Mbit/s", least = "200 kbit/s", follow = true, asks = true, variation = 0.8, response = 0.2 }"#;
+    let plan = plan(&PLAN.replace(r#"{ rate = "8 Mbit/s" }"#, video));
+    let run = run(&plan, plan.contenders[0].get_ref(), 1).unwrap();
+    let flow = run.flows.iter().find(|flow| flow.name == "video").unwrap();
+    let captured = flow.messages.iter().map(|frame| frame.sent).chain(flow.skipped.iter().copied());
+    let captured: Vec<Duration> = captured.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    assert!(flow.skipped.len() > 20, "{}", flow.skipped.len());
+    assert!((898..=900).contains(&captured.len()), "{}", captured.len());
+    let apart = captured.windows(2).map(|pair| pair[1] - pair[0]);
+    apart.for_each(|apart| {
+        assert!(apart.abs_diff(Duration::from_nanos(33_333_333)) < Duration::from_micros(1), "{apart:?}")
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::mpsc as reply;
 use std::time::{Duration, Instant};
 
-use aquila_proto::{Bitrate, Session};
+use aquila_proto::{Bitrate, FrameTurn, Session};
 use tokio::sync::mpsc;
 
 /// A loop that does not answer within this has other worries. A third of a frame at 30 a second.
@@ -19,7 +19,11 @@ pub struct FrameGate {
 
 /// A picture is there.
 #[derive(Debug)]
-pub(super) struct Question(reply::SyncSender<Option<Bitrate>>);
+pub(super) struct Question {
+    /// It has been there for so long.
+    waited: Duration,
+    answer: reply::SyncSender<FrameTurn>,
+}
 
 impl FrameGate {
     pub(super) fn new() -> (Self, mpsc::Receiver<Question>) {
@@ -32,27 +36,38 @@ impl FrameGate {
     pub(crate) fn answering(mut answer: impl FnMut() -> Option<Bitrate> + Send + 'static) -> Self {
         let (gate, mut asked) = Self::new();
         std::thread::spawn(move || {
-            while let Some(Question(reply)) = asked.blocking_recv() {
-                let _ = reply.try_send(answer());
+            while let Some(question) = asked.blocking_recv() {
+                let _ = question.answer.try_send(answer().map_or(FrameTurn::LeaveOut, FrameTurn::Encode));
             }
         });
         gate
     }
 
     /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out; see
-    /// [`Session::next_frame`]. Blocks for at most 10 ms. A node that does not answer by then, or has ended, could not
-    /// send the frame either.
+    /// [`Session::next_frame`]. Blocks while the picture has to wait for its turn, which is for less than the time from one to the next, and
+    /// for at most 10 ms if there is no answer. A node that does not answer by then, or has ended, could not send the frame either.
     pub fn next_frame(&self) -> Option<Bitrate> {
+        let since = Instant::now();
+        loop {
+            match self.ask(since.elapsed())? {
+                FrameTurn::Encode(rate) => return Some(rate),
+                FrameTurn::Wait(time) => std::thread::sleep(time),
+                FrameTurn::LeaveOut => return None,
+            }
+        }
+    }
+
+    fn ask(&self, waited: Duration) -> Option<FrameTurn> {
         let (answer, answered) = reply::sync_channel(1);
-        self.questions.try_send(Question(answer)).ok()?;
-        answered.recv_timeout(PATIENCE).ok().flatten()
+        self.questions.try_send(Question { waited, answer }).ok()?;
+        answered.recv_timeout(PATIENCE).ok()
     }
 }
 
 impl Question {
     pub(super) fn answer(self, session: &mut Session) {
         // There is room for the one answer; nobody there means that it came too late.
-        let _ = self.0.try_send(session.next_frame(Instant::now()));
+        let _ = self.answer.try_send(session.next_frame(Instant::now(), self.waited));
     }
 }
 
@@ -77,10 +92,35 @@ mod tests {
     fn the_answer_is_for_the_one_who_asked() {
         let (gate, mut asked) = FrameGate::new();
         let node = std::thread::spawn(move || {
-            let Question(answer) = asked.blocking_recv().unwrap();
-            answer.try_send(Some(Bitrate(7))).unwrap();
+            asked.blocking_recv().unwrap().answer.try_send(FrameTurn::Encode(Bitrate(7))).unwrap();
         });
         assert_eq!(gate.next_frame(), Some(Bitrate(7)));
+        node.join().unwrap();
+    }
+
+    #[test]
+    fn a_picture_waits_for_its_turn_and_tells_for_how_long_it_has() {
+        let (gate, mut asked) = FrameGate::new();
+        let node = std::thread::spawn(move || {
+            let mut last = Duration::ZERO;
+            for turn in [
+                FrameTurn::Wait(Duration::from_millis(3)),
+                FrameTurn::Encode(Bitrate(7)),
+                FrameTurn::Wait(Duration::from_millis(3)),
+                FrameTurn::LeaveOut,
+            ] {
+                let Question { waited, answer } = asked.blocking_recv().unwrap();
+                answer.try_send(turn).unwrap();
+                assert_eq!(
+                    waited >= Duration::from_millis(3),
+                    !matches!(turn, FrameTurn::Wait(_)),
+                    "{turn:?} after {last:?}"
+                );
+                last = waited;
+            }
+        });
+        assert_eq!(gate.next_frame(), Some(Bitrate(7)));
+        assert_eq!(gate.next_frame(), None);
         node.join().unwrap();
     }
 }

@@ -74,6 +74,8 @@ pub struct Load {
     pub unhurried: bool,
     /// Until the next frame of a camera comes, as far as its rhythm tells: what waits has so much time to leave.
     pub until_frame: Duration,
+    /// How long the frame that wants to be encoded has been there.
+    pub waited: Duration,
 }
 
 /// What is known of the fate of what was sent.
@@ -143,6 +145,11 @@ pub trait Controller: Debug + Send {
     /// would cost delay, and dropping it once it is encoded breaks those that refer to it.
     fn may_encode(&self, _now: Instant, _load: Load) -> bool {
         true
+    }
+
+    /// How long a frame that may not be encoded yet is to be kept, raw, since it may be soon. If not, it is left out at once.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// What the link is believed to carry.

@@ -176,3 +176,14 @@ pub enum Event {
         count: u64,
     },
 }
+
+/// What becomes of a picture that is there to be encoded; see [`Session::next_frame`](super::Session::next_frame).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameTurn {
+    /// It is to be encoded, for this rate.
+    Encode(Bitrate),
+    /// The link does not take it yet. Keep it, and ask again after this.
+    Wait(Duration),
+    /// It is to be left out.
+    LeaveOut,
+}

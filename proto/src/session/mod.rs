@@ -36,7 +36,7 @@ use noq_proto::EcnCodepoint;
 pub use crate::sched::parcels::{ParcelFate, ParcelPort};
 pub use bearer::{BearerConfig, BearerCounters};
 pub use config::{SessionConfig, Side};
-pub use event::{Event, LinkState, Output};
+pub use event::{Event, FrameTurn, LinkState, Output};
 pub use stats::{BearerStats, ClassStats, Counters, Stats};
 
 use crate::cc::{Controller, EncoderLag, EncoderRange, Load, Radio, Response};
@@ -75,6 +75,9 @@ const LIVENESS: [MessageId; 4] = [MessageId(0), MessageId(2), MessageId(4), Mess
 
 /// Changes of the encoder's rate smaller than this share are not reported.
 const RATE_STEP: f64 = 0.04;
+
+/// A picture that waits for its turn asks for it again after this.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Frames had better not be encoded, since when, and whether encoders were told.
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +132,8 @@ pub struct Session {
     /// Of one that does not.
     told_lag: EncoderLag,
     rhythm: Rhythm,
+    /// How long the picture that is being encoded has waited for its turn.
+    frame_waited: Duration,
     held: Option<Held>,
     radio: Radio,
     events: VecDeque<Event>,
@@ -213,6 +218,7 @@ impl Session {
             encoder_lag: EncoderLag::new(config.encoder),
             told_lag: EncoderLag::new(told),
             rhythm: Rhythm::default(),
+            frame_waited: Duration::ZERO,
             held: None,
             radio: Radio::default(),
             events: VecDeque::new(),
@@ -325,11 +331,12 @@ impl Session {
             }
             let frames = queue.counters().frames_in;
             let outcome = queue.push(now, packet);
-            if queue.counters().frames_in > frames
-                && self.rhythm.on_frame(now, flow)
-                && let Some((_, told)) = self.last_target
-            {
-                self.told_lag.on_frame(told);
+            if queue.counters().frames_in > frames {
+                let waited = std::mem::take(&mut self.frame_waited);
+                let leads = self.rhythm.on_frame(now.checked_sub(waited).unwrap_or(now), flow);
+                if let (true, Some((_, told))) = (leads, self.last_target) {
+                    self.told_lag.on_frame(told);
+                }
             }
             outcome
         });
@@ -420,17 +427,25 @@ impl Session {
         self.bearers.iter_mut().find_map(|bearer| Some((bearer.id, bearer.carrier.snapshot()?)))
     }
 
-    /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out.
-    pub fn next_frame(&mut self, now: Instant) -> Option<Bitrate> {
+    /// A picture is there to be encoded, and has been for as long as it `waited`: what should become of it. One that the link does not take
+    /// at once may wait for up to three quarters of the time until the next, if the controller has patience: the link may then carry
+    /// more than it seemed to, and no frame has been spent on finding that out.
+    pub fn next_frame(&mut self, now: Instant, waited: Duration) -> FrameTurn {
         let index = self.video_bearer();
-        let load = self.load(now, index);
+        let load = Load { until_frame: Duration::ZERO, waited, ..self.load(now, index) };
         self.bearers[index].controller.poll(now, load);
-        let wanted = self.beside_parity(self.carried_video());
-        if !self.may_encode(now, load) {
-            self.rhythm.on_hold();
-            return None;
+        if self.may_encode(now, load) {
+            self.frame_waited = waited;
+            let wanted = self.beside_parity(self.carried_video());
+            return FrameTurn::Encode(self.encoder_lag.ask(wanted));
         }
-        Some(self.encoder_lag.ask(wanted))
+        let until_next = self.rhythm.interval().unwrap_or_default();
+        let patience = self.bearers[index].controller.patience().min(until_next * 3 / 4);
+        if waited + LOOK_AGAIN <= patience {
+            return FrameTurn::Wait(LOOK_AGAIN);
+        }
+        self.rhythm.on_hold();
+        FrameTurn::LeaveOut
     }
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {

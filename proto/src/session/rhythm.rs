@@ -39,6 +39,11 @@ impl Rhythm {
         self.cameras.iter_mut().for_each(|camera| camera.broken = true);
     }
 
+    /// From one frame to the next, of the quickest camera.
+    pub fn interval(&self) -> Option<Duration> {
+        self.cameras.iter().filter_map(|camera| camera.interval).min()
+    }
+
     /// Until the next frame comes: at once if it is due, or if nothing is known of any.
     pub fn next(&self, now: Instant) -> Duration {
         let next = self.cameras.iter().filter_map(|camera| camera.next(now)).min().unwrap_or_default();

@@ -405,6 +405,7 @@ impl Session {
             beside: ByteCount::from(telemetry + bulk),
             unhurried: self.haste.is_gone(now),
             until_frame: self.rhythm.next(now),
+            waited: Duration::ZERO,
         }
     }
 

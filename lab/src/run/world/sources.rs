@@ -132,12 +132,16 @@ impl World<'_> {
                 nth(every.every.get(), count + 1)
             }
             TrafficKind::Video(video) => {
-                self.emit_frame(contender, index, video);
                 // Frames do not drift: the n-th of them is due at n / rate.
-                began
-                    + Duration::from_nanos(
-                        (u128::from(count + 1) * 1_000_000_000 / u128::from(video.frames_per_second)) as u64,
-                    )
+                let due = |nth: u64| {
+                    let nanos = u128::from(nth) * 1_000_000_000 / u128::from(video.frames_per_second);
+                    began + Duration::from_nanos(nanos as u64)
+                };
+                if let Some(wait) = self.emit_frame(contender, index, video, due(count)) {
+                    self.sources[index].next = self.now + wait;
+                    return;
+                }
+                due(count + 1)
             }
             TrafficKind::Datagrams(datagrams) => {
                 let bytes = datagrams.packet.bytes();
@@ -167,23 +171,37 @@ impl World<'_> {
         }
     }
 
-    fn emit_frame(&mut self, contender: &mut dyn Contender, index: usize, video: VideoTraffic) {
+    /// A frame is encoded and sent, or left out, unless it has to wait for its turn: gives for how long.
+    fn emit_frame(
+        &mut self,
+        contender: &mut dyn Contender,
+        index: usize,
+        video: VideoTraffic,
+        due: Instant,
+    ) -> Option<Duration> {
         let Source { flow, node, count, .. } = self.sources[index];
-        let wanted = if video.follow { contender.next_frame(self.now, node, flow) } else { Wanted::default() };
+        let wanted = match video.follow {
+            true => contender.next_frame(self.now, node, flow, self.now.saturating_duration_since(due)),
+            false => Wanted::default(),
+        };
         self.drain(contender);
+        if video.asks && wanted.wait.is_some() {
+            return wanted.wait;
+        }
         let encoder = self.sources[index].encoder.as_mut().filter(|_| !(video.asks && wanted.skip));
         let encoded = encoder.and_then(|encoder| encoder.encode(count, wanted.rate, wanted.recovery));
         let Some(Encoded { bytes, recovery }) = encoded else {
-            self.flows[flow].skipped.push(self.now - self.start);
-            return;
+            self.flows[flow].skipped.push(due - self.start);
+            return None;
         };
         let propagation = self.channels[0].look(direction_from(node)).delay();
-        let number = self.flows[flow].on_sent(self.now - self.start, bytes);
+        let number = self.flows[flow].on_sent(due - self.start, bytes);
         let message = &mut self.flows[flow].messages[number as usize];
         (message.recovery, message.propagation) = (recovery, propagation);
         let content = Content::Frame { bytes, packet: video.packet.bytes(), recovery };
         contender.send(self.now, Outgoing { flow, number, node, content });
         self.drain(contender);
+        None
     }
 
     fn send(&mut self, contender: &mut dyn Contender, flow: usize, node: usize, content: Content, bytes: usize) {

@@ -105,13 +105,17 @@ const FREE_UPDATES: u32 = 10;
 const MEASURED_GROWTH: f64 = 2.0;
 /// Of η, of τ, of what of a standing queue is worked off, and of the slack, while the capacity varies. What a frame met is
 /// then soon no longer so, and who keeps frames back because of what the link carried a moment ago is late where it carries more by now.
-const UTILISATION_VARYING: f64 = 0.955;
+const UTILISATION_VARYING: f64 = 0.945;
 const HORIZON_VARYING: f64 = 0.85;
 const STANDING_SHARE_VARYING: f64 = 0.6;
 const SLACK_VARYING: f64 = 2.6;
 /// Of the queue above which frames are left out: the link may take half of it in as much time. Where it varies wildly it is as likely to
 /// take twice as long.
 const SKIP_ABOVE_VARYING: f64 = 1.65;
+/// Longest that a frame is kept raw, for the queue to become short enough. Of the time that it has been it counts this share, as if it had
+/// waited in the queue: there it would have been as late, or later.
+const PATIENCE: Duration = Duration::from_millis(25);
+const WAITED_SHARE: f64 = 0.7;
 /// While it is steady: so much more of each half of this rate, within bounds. What a frame waits behind itself is the share of the
 /// link that it takes, whatever the rate; what that share is worth to the picture is the more the lower the rate.
 const UTILISATION_PER_HALF: f64 = 0.04;
@@ -505,10 +509,12 @@ impl Controller for Fpv2 {
 
     fn may_encode(&self, now: Instant, load: Load) -> bool {
         if self.crowded {
-            let waits = self.ours().time_for(load.queued).saturating_sub(load.until_frame);
+            let waits = self.ours().time_for(load.queued).saturating_sub(load.until_frame) + load.waited;
             return !self.stall.holds_frames() && waits <= SKIP_ABOVE_IF_CROWDED;
         }
-        if self.stall.is_paused(now, self.pipe(), self.ours().time_for(ByteCount(MSS))) {
+        let in_network = ByteCount(self.network_queue(load));
+        let expected = self.pipe() + self.ours().time_for(in_network);
+        if self.stall.is_paused(now, expected, self.ours().time_for(ByteCount(MSS))) {
             return false;
         }
         // An encoder that cannot make as little as the link carries makes fewer frames instead: each when the one before it is
@@ -518,9 +524,14 @@ impl Controller for Fpv2 {
         let varied = varied + (1.0 - varied) * self.variation.wildness();
         let skip_above = if at_floor { SKIP_ABOVE_AT_FLOOR } else { self.config.skip_above.mul_f64(varied) };
         // Feedback and the like, of a packet, wait there all the time.
-        let waits = ByteCount(self.network_queue(load)) + (load.queued - ByteCount(MSS));
+        let waits = in_network + (load.queued - ByteCount(MSS));
         let waits = (self.ours() * self.unevenness.sooner()).time_for(waits).saturating_sub(load.until_frame);
+        let waits = waits + load.waited.mul_f64(WAITED_SHARE);
         !self.stall.holds_frames() && !self.drain.is_draining(now) && waits <= skip_above
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     fn capacity(&self) -> Bitrate {

@@ -1,13 +1,18 @@
 //! Blackouts: nothing is heard though something should be; and what the network has kept meanwhile.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Silence beyond the round trip that makes a blackout.
 const PATIENCE: Duration = Duration::from_millis(120);
-/// Silence beyond the round trip that makes a pause, and since the last word; no less than so many packets take.
-const PAUSE: Duration = Duration::from_millis(20);
-const QUIET: Duration = Duration::from_millis(50);
-const PAUSE_PACKETS: f64 = 1.5;
+/// Silence that makes a pause: beyond when the oldest packet should have been answered of which nothing was heard, and since the last word;
+/// neither less than so many packets take.
+const PAUSE: Duration = Duration::from_millis(25);
+const QUIET: Duration = Duration::from_millis(35);
+const PAUSE_PACKETS: f64 = 4.0;
+/// Of packets that leave within this time of each other one is enough to wait for an answer to; of so many the oldest are remembered.
+const TOGETHER: Duration = Duration::from_millis(3);
+const MAX_UNHEARD: usize = 256;
 /// A packet that has waited no longer than this was not kept.
 const STALE: Duration = Duration::from_millis(100);
 /// A shorter blackout, as of a handover, has kept little: frames that leave at the first word are not late by much.
@@ -21,6 +26,8 @@ pub(super) struct Stall {
     /// When the first packet left since something was last heard; by the sender's clock, µs, too.
     unanswered: Option<(Instant, u64)>,
     stalled: bool,
+    /// When those left of which nothing was heard, nor of any that left later; by the sender's clock, µs, too.
+    unheard: VecDeque<(Instant, u64)>,
     /// When something was heard last.
     last_word: Option<Instant>,
     /// When the newest packet left, by the sender's clock, µs.
@@ -52,12 +59,19 @@ impl Stall {
         self.last_us = sent_us;
         if urgent {
             self.unanswered.get_or_insert((now, sent_us));
+            let is_apart = |last: &(Instant, u64)| now.saturating_duration_since(last.0) >= TOGETHER;
+            if self.unheard.len() < MAX_UNHEARD && self.unheard.back().is_none_or(is_apart) {
+                self.unheard.push_back((now, sent_us));
+            }
         }
     }
 
     /// Something is heard: the newest packet that has arrived left at `sent_us` and met this queue. Whether that ends a blackout.
     pub fn on_word(&mut self, now: Instant, sent_us: u64, queue: Duration) -> bool {
         self.last_word = Some(now);
+        while self.unheard.front().is_some_and(|(_, left_us)| *left_us <= sent_us) {
+            self.unheard.pop_front();
+        }
         let ends = std::mem::take(&mut self.stalled);
         let first = self.unanswered.take().filter(|(left, _)| ends && now.saturating_duration_since(*left) >= LONG);
         let begun = first.map(|(_, first_us)| Clearing { since: now, first_us, last_us: self.last_us });
@@ -77,12 +91,13 @@ impl Stall {
         self.stalled
     }
 
-    /// Whether the network gives nothing out at the moment, where a packet takes this long: what leaves now would wait until it does.
-    pub fn is_paused(&self, now: Instant, rtt: Duration, packet: Duration) -> bool {
+    /// Whether the network gives nothing out at the moment, where an answer takes as long as `expected` and a packet this long: what leaves now
+    /// would wait until it does.
+    pub fn is_paused(&self, now: Instant, expected: Duration, packet: Duration) -> bool {
         let least = packet.mul_f64(PAUSE_PACKETS);
         let longer = |since: Instant, than: Duration| now.saturating_duration_since(since) > than;
-        let unanswered = self.unanswered.is_some_and(|(since, _)| longer(since, rtt + PAUSE.max(least)));
-        unanswered && self.last_word.is_some_and(|word| longer(word, QUIET.max(least)))
+        let overdue = self.unheard.front().is_some_and(|(since, _)| longer(*since, expected + PAUSE.max(least)));
+        overdue && self.last_word.is_some_and(|word| longer(word, QUIET.max(least)))
     }
 
     /// Whether one lasts, or what was kept in it is still on its way: a frame would come late.
@@ -144,16 +159,50 @@ mod tests {
         stall.on_word(at(start, 500), 0, ms(0));
         assert!(!stall.is_paused(at(start, 600), RTT, ms(2)), "nothing waits for an answer");
         stall.on_sent(at(start, 610), 610_000, true);
-        assert!(!stall.is_paused(at(start, 670), RTT, ms(2)) && stall.is_paused(at(start, 671), RTT, ms(2)));
-        let slow = |now| stall.is_paused(at(start, now), RTT, ms(40));
-        assert!(!slow(710) && slow(711), "a packet takes 40 ms");
-        stall.on_word(at(start, 671), 610_000, ms(0));
-        stall.on_sent(at(start, 672), 672_000, false);
+        assert!(!stall.is_paused(at(start, 675), RTT, ms(2)) && stall.is_paused(at(start, 676), RTT, ms(2)));
+        let slow = |now| stall.is_paused(at(start, now), RTT, ms(20));
+        assert!(!slow(730) && slow(731), "a packet takes 20 ms");
+        let behind = |now| stall.is_paused(at(start, now), RTT + ms(30), ms(2));
+        assert!(!behind(705) && behind(706), "it waits behind others");
+        stall.on_word(at(start, 676), 610_000, ms(0));
+        stall.on_sent(at(start, 677), 677_000, false);
         assert!(!stall.is_paused(at(start, 900), RTT, ms(2)), "nobody tells of that");
         assert!(!stall.is_stalled() && !stall.holds_frames());
         // What has just left is not expected yet.
         stall.on_sent(at(start, 900), 900_000, true);
-        assert!(!stall.is_paused(at(start, 960), RTT, ms(2)) && stall.is_paused(at(start, 961), RTT, ms(2)));
+        assert!(!stall.is_paused(at(start, 965), RTT, ms(2)) && stall.is_paused(at(start, 966), RTT, ms(2)));
+    }
+
+    #[test]
+    fn word_of_older_packets_makes_nothing_less_overdue() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let mut stall = Stall::default();
+        for left in [0, 10, 33] {
+            stall.on_sent(at(start, left), left * 1_000, true);
+        }
+        stall.on_word(at(start, 45), 10_000, ms(0));
+        // The third left at 33 ms, so its answer is due at 73.
+        assert!(!stall.is_paused(at(start, 98), RTT, ms(2)) && stall.is_paused(at(start, 99), RTT, ms(2)));
+        stall.on_word(at(start, 99), 20_000, ms(0));
+        assert!(!stall.is_paused(at(start, 134), RTT, ms(2)), "something has just been heard");
+        assert!(stall.is_paused(at(start, 135), RTT, ms(2)), "but nothing of it");
+        stall.on_word(at(start, 140), 33_000, ms(0));
+        assert!(!stall.is_paused(at(start, 500), RTT, ms(2)));
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_silence_is_bounded() {
+        let start = Instant::now();
+        let mut stall = Stall::default();
+        stall.on_word(start, 0, Duration::ZERO);
+        for n in 0..100_000 {
+            stall.on_sent(at(start, n), n * 1_000, true);
+        }
+        assert_eq!(stall.unheard.len(), MAX_UNHEARD);
+        assert!(stall.is_paused(at(start, 100_000), RTT, Duration::from_millis(2)));
+        stall.on_word(at(start, 100_000), 99_999_000, Duration::ZERO);
+        assert!(stall.unheard.is_empty());
     }
 
     #[test]

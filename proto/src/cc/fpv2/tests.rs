@@ -212,6 +212,23 @@ fn what_leaves_before_the_next_frame_comes_is_not_in_its_way() {
 }
 
 #[test]
+fn a_frame_that_waits_for_the_queue_is_taken_if_that_is_gone_sooner_than_was_thought() {
+    let mut link = FakeLink::new(Bitrate::mbps(2));
+    let mut controller = controller();
+    link.run(&mut controller, 0, 3_000);
+    let now = link.at(3_000_000);
+    let may = |queued_ms: u64, waited_ms| {
+        let queued = ByteCount(MSS) + controller.capacity().bytes_in(Duration::from_millis(queued_ms));
+        let waited = Duration::from_millis(waited_ms);
+        controller.may_encode(now, Load { queued, waited, ..link.load(0) })
+    };
+    assert!(may(31, 0) && !may(36, 0));
+    assert!(!may(31, 20), "what has waited for 20 ms and would for 31 more is no sooner there");
+    assert!(!may(24, 20) && may(17, 20), "the queue went three times as fast");
+    assert!(controller.patience() > Duration::from_millis(20));
+}
+
+#[test]
 fn without_a_limit_the_rate_reaches_what_the_encoder_makes_within_two_seconds() {
     let mut link = FakeLink::new(Bitrate::mbps(900));
     link.delay_us = 120_000;

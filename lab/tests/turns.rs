@@ -1,0 +1,115 @@
+//! A picture asks for its turn before it is encoded, and may have to wait for it.
+
+use std::time::{Duration, Instant};
+
+use aquila_emu::{PathConfig, Queue};
+use aquila_lab::frames;
+use aquila_lab::pair::{Pair, PairConfig};
+use aquila_proto::cc::{Controller, Load, Reports};
+use aquila_proto::{Bitrate, ByteCount, FrameTurn, Side};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Takes no picture that has not waited for this long.
+#[derive(Debug)]
+struct Reluctant {
+    until: Duration,
+    patience: Duration,
+}
+
+impl Controller for Reluctant {
+    fn name(&self) -> &'static str {
+        "reluctant"
+    }
+
+    fn on_reports(&mut self, _: Instant, _: Reports<'_>) {}
+
+    fn on_path_change(&mut self, _: Instant) {}
+
+    fn window(&self, _: Instant) -> ByteCount {
+        ByteCount(1 << 20)
+    }
+
+    fn pacing_rate(&self, _: Instant) -> Bitrate {
+        Bitrate::mbps(100)
+    }
+
+    fn target_rate(&self) -> Bitrate {
+        Bitrate::mbps(2)
+    }
+
+    fn may_encode(&self, _: Instant, load: Load) -> bool {
+        assert!(load.waited.is_zero() || load.until_frame.is_zero(), "it is there");
+        load.waited >= self.until
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn capacity(&self) -> Bitrate {
+        Bitrate::mbps(3)
+    }
+
+    fn queue_delay(&self) -> Duration {
+        ms(0)
+    }
+}
+
+/// Of a camera at 1000 / `interval_ms` pictures a second, how long each waited until it was encoded; none if it was left out.
+fn turns(interval_ms: u64, until_ms: u64, patience_ms: u64) -> Vec<Option<u64>> {
+    let path =
+        PathConfig { rate_bps: Some(20_000_000), delay: ms(5), queue: Queue::packets(256), ..PathConfig::default() };
+    let mut pair = Pair::new(PairConfig::new(path, 1));
+    pair.connect();
+    pair.run_until(ms(500));
+    // Something has to be known of the camera before pictures wait.
+    for frame in 0..10 {
+        pair.send_video(&frames::rtp(frame, u32::from(frame), 900, true));
+        pair.run_until(ms(500 + interval_ms * u64::from(frame + 1)));
+    }
+    let (until, patience) = (ms(until_ms), ms(patience_ms));
+    pair.session(Side::Air).set_controller(|| Box::new(Reluctant { until, patience }));
+    let mut out = Vec::new();
+    for frame in 10..30u16 {
+        let mut waited = ms(0);
+        out.push(loop {
+            let now = pair.now();
+            match pair.session(Side::Air).next_frame(now, waited) {
+                FrameTurn::Encode(rate) => {
+                    assert!(rate > Bitrate::kbps(500), "{rate:?}");
+                    pair.send_video(&frames::rtp(frame, u32::from(frame), 900, true));
+                    break Some(waited.as_millis() as u64);
+                }
+                FrameTurn::Wait(time) => {
+                    assert!(time > ms(0));
+                    waited += time;
+                    let until = pair.elapsed() + time;
+                    pair.run_until(until);
+                }
+                FrameTurn::LeaveOut => break None,
+            }
+        });
+        pair.run_until(ms(500 + interval_ms * u64::from(frame + 1)));
+    }
+    out
+}
+
+#[test]
+fn a_picture_waits_until_the_link_takes_it() {
+    assert_eq!(turns(33, 0, 25), vec![Some(0); 20]);
+    assert_eq!(turns(33, 6, 25), vec![Some(6); 20]);
+    // Nobody has patience for more than three quarters of the time until the next.
+    assert_eq!(turns(33, 24, 200), vec![Some(24); 20]);
+    assert_eq!(turns(33, 26, 200), vec![None; 20]);
+    assert_eq!(turns(16, 12, 25), vec![Some(12); 20]);
+    assert_eq!(turns(16, 14, 25), vec![None; 20]);
+}
+
+#[test]
+fn without_patience_it_is_left_out_at_once() {
+    assert_eq!(turns(33, 0, 0), vec![Some(0); 20]);
+    assert_eq!(turns(33, 1, 0), vec![None; 20]);
+}
