@@ -112,8 +112,8 @@ const SLACK_VARYING: f64 = 2.6;
 /// Of the queue above which frames are left out: the link may take half of it in as much time. Where it varies wildly it is as likely to
 /// take twice as long.
 const SKIP_ABOVE_VARYING: f64 = 1.65;
-/// Longest that a frame is kept raw, for the queue to become short enough. Of the time that it has been it counts this share, as if it had
-/// waited in the queue: there it would have been as late, or later.
+/// Longest that a frame is kept raw, for the queue to become short enough. Of the time that it has been this share counts as if it had waited
+/// in the queue: it is as late either way, but raw it is in nobody's way.
 const PATIENCE: Duration = Duration::from_millis(25);
 const WAITED_SHARE: f64 = 0.7;
 /// While it is steady: so much more of each half of this rate, within bounds. What a frame waits behind itself is the share of the
