@@ -121,8 +121,8 @@ impl Mission {
             let mut item = Item { number, ..*item };
             if item.command == command::DO_JUMP {
                 let target = item.params[0];
-                // One to nowhere stays one: there is no item 0.
-                let is_taken = (1.0..=self.items.len() as f64).contains(&target);
+                // One to nowhere stays one: there is no item 0, and none between two others.
+                let is_taken = (1.0..=self.items.len() as f64).contains(&target) && target.fract() == 0.0;
                 let nowhere = if is_taken { 0.0 } else { target };
                 item.params[0] = place(target).map_or(nowhere, |place| place as f64 + 1.0);
             }

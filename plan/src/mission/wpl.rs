@@ -131,6 +131,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn jumps_to_nowhere_stay_as_they_are() {
+        for target in ["0", "-3", "1.5", "2.75", "4", "1e4"] {
+            let text = format!("{SAMPLE}3\t0\t2\t177\t{target}\t1\t0\t0\t0\t0\t0\t1\n");
+            let mission = parse(&text).unwrap();
+            assert_eq!(parse(&write(&mission)).unwrap(), mission, "{target}");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_again(
