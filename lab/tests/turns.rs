@@ -8,6 +8,8 @@ use aquila_lab::pair::{Pair, PairConfig};
 use aquila_proto::cc::{Controller, Load, Reports};
 use aquila_proto::{Bitrate, ByteCount, FrameTurn, Side};
 
+const DELAY: Duration = Duration::from_millis(1);
+
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
@@ -61,7 +63,7 @@ impl Controller for Reluctant {
 /// Of a camera at 1000 / `interval_ms` pictures a second, how long each waited until it was encoded; none if it was left out.
 fn turns(interval_ms: u64, until_ms: u64, patience_ms: u64) -> Vec<Option<u64>> {
     let path =
-        PathConfig { rate_bps: Some(20_000_000), delay: ms(5), queue: Queue::packets(256), ..PathConfig::default() };
+        PathConfig { rate_bps: Some(20_000_000), delay: DELAY, queue: Queue::packets(256), ..PathConfig::default() };
     let mut pair = Pair::new(PairConfig::new(path, 1));
     pair.connect();
     pair.run_until(ms(500));
@@ -93,6 +95,12 @@ fn turns(interval_ms: u64, until_ms: u64, patience_ms: u64) -> Vec<Option<u64>> 
             }
         });
         pair.run_until(ms(500 + interval_ms * u64::from(frame + 1)));
+        if out.last().is_some_and(Option::is_some) {
+            let (now, there) = (pair.now(), pair.session(Side::Ground));
+            let age = there.stats(now).picture_age.expect("a picture is shown");
+            // Over propagation, whether it waited before it was encoded or not; told in whole milliseconds.
+            assert!(age.abs_diff(ms(interval_ms) - DELAY) <= ms(1), "{age:?}, {:?}", out.last());
+        }
     }
     out
 }

@@ -330,6 +330,7 @@ impl Session {
                 queue.begin_grace(now);
             }
             let frames = queue.counters().frames_in;
+            queue.set_waited_raw(self.frame_waited);
             let outcome = queue.push(now, packet);
             if queue.counters().frames_in > frames {
                 let waited = std::mem::take(&mut self.frame_waited);

@@ -60,6 +60,8 @@ pub struct SendQueue {
     recovery_needed: bool,
     grace_until: Option<Instant>,
     tells_waits: bool,
+    /// How long the picture of the next frame has waited before it was encoded.
+    waited_raw: Duration,
     /// Running number of the next fragment, if they are to have one.
     numbers: Option<u16>,
     spare: Vec<Vec<u8>>,
@@ -137,6 +139,8 @@ struct Frame {
     kind: PacketKind,
     classified: bool,
     arrived: Instant,
+    /// How long its picture has waited before that.
+    waited_raw: Duration,
     /// The other side is told how long it has waited.
     tells_wait: bool,
     ended: bool,
@@ -207,6 +211,7 @@ impl SendQueue {
             recovery_needed: false,
             grace_until: None,
             tells_waits: false,
+            waited_raw: Duration::ZERO,
             numbers: None,
             spare: Vec::new(),
             counters: QueueCounters::default(),
@@ -275,7 +280,7 @@ impl SendQueue {
         let numbers = self.numbers;
         let frame = self.frames.front_mut()?;
         let (size, last) = frame.next_cut(max_payload)?;
-        let waited = now.saturating_duration_since(frame.arrived).as_millis();
+        let waited = (now.saturating_duration_since(frame.arrived) + frame.waited_raw).as_millis();
         let waited_ms = frame.tells_now().then(|| u16::try_from(waited).unwrap_or(u16::MAX));
         let number = *frame.number.get_or_insert(self.next_number);
         self.next_number = number.wrapping_add(1);
@@ -388,6 +393,12 @@ impl SendQueue {
         self.tells_waits = tells;
     }
 
+    /// How long the picture of the next frame that comes in has waited before it was encoded: the other side is told, and the frame is as
+    /// old there. [`SendQueueConfig::max_age`] is of the time in here.
+    pub fn set_waited_raw(&mut self, waited: Duration) {
+        self.waited_raw = waited;
+    }
+
     /// Whether fragments have running numbers, and from which on; for those that leave from now on.
     pub fn set_numbers(&mut self, from: Option<u16>) {
         self.numbers = from;
@@ -443,12 +454,14 @@ impl SendQueue {
 
     fn begin(&mut self, now: Instant) {
         self.counters.frames_in += 1;
+        let waited_raw = std::mem::take(&mut self.waited_raw);
         let mut refused = None;
         if self.frames.len() >= self.config.max_frames {
             self.counters.dropped[DropReason::Full as usize] += 1;
             refused = Some(DropReason::Full);
         } else {
-            self.frames.push_back(Frame::new(self.spare.pop().unwrap_or_default(), now, self.tells_waits));
+            let frame = Frame { waited_raw, ..Frame::new(self.spare.pop().unwrap_or_default(), now, self.tells_waits) };
+            self.frames.push_back(frame);
         }
         self.open = Some(Open { last: None, since: now, last_packet: now, refused });
     }
@@ -535,6 +548,7 @@ impl Frame {
             kind: PacketKind::Neutral,
             classified: false,
             arrived,
+            waited_raw: Duration::ZERO,
             tells_wait,
             ended: false,
         }

@@ -263,4 +263,11 @@ fn the_first_fragment_says_how_long_its_frame_has_waited_to_those_who_understand
         let waits: Vec<_> = headers(&fragments).iter().map(|header| header.waited_ms).collect();
         assert_eq!(waits, [waited_ms, None]);
     }
+    // Nor does the time matter that is not spent in here.
+    queue.set_waited_raw(Duration::from_micros(12_500));
+    queue.push(now, &rtp(true, 1, 1, 1, &[0; 60]));
+    queue.push(now, &rtp(true, 2, 2, 1, &[0; 60]));
+    let fragments = pop_all(&mut queue, now + Duration::from_micros(70_999), 200);
+    let waits: Vec<_> = headers(&fragments).iter().map(|header| header.waited_ms).collect();
+    assert_eq!(waits, [Some(83), Some(70)], "of one frame");
 }
