@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use aquila_proto::cc::Radio;
+
 use crate::plan::{ActionKind, ChangePlan, OutagePlan, Plan};
 
 /// Something that happens at an instant.
@@ -15,6 +17,8 @@ pub enum Step {
     NewAddress,
     /// A direction changes.
     Change(ChangePlan),
+    /// The first node is told of its radio.
+    Modem(Radio),
 }
 
 /// A step and its place.
@@ -48,6 +52,7 @@ pub fn timeline(plan: &Plan) -> Vec<Entry> {
                 }
                 ActionKind::NewAddress => add(at, Step::NewAddress),
                 ActionKind::Change(change) => add(at, Step::Change(change.clone())),
+                ActionKind::Modem(modem) => add(at, Step::Modem((*modem).into())),
             }
             let Some(every) = action.every else { break };
             at += every.get();

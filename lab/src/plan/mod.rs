@@ -23,8 +23,8 @@ pub use load::{PlanError, load, parse};
 pub use programs::{ProgramPlan, RunPlan};
 pub use sweep::{SweepPlan, Variant};
 pub use traffic::{
-    ActionKind, ActionPlan, ChangePlan, CompanyPlan, ContenderKind, ContenderPlan, OutagePlan, PathChange, Reconnect,
-    TrafficKind, TrafficPlan, VideoTraffic,
+    ActionKind, ActionPlan, ChangePlan, CompanyPlan, ContenderKind, ContenderPlan, ModemPlan, OutagePlan, PathChange,
+    Reconnect, TrafficKind, TrafficPlan, VideoTraffic,
 };
 pub use units::{Drift, Rate, Share, Size, Time};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aquila_proto::ByteCount;
-use aquila_proto::cc::CongestionConfig;
+use aquila_proto::cc::{CongestionConfig, Radio};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -198,7 +198,7 @@ pub enum TrafficKind {
     Datagrams(DatagramTraffic),
 }
 
-/// Something that happens: one of its three keys says what.
+/// Something that happens: one of its four keys says what.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActionPlan {
@@ -214,6 +214,24 @@ pub struct ActionPlan {
     pub new_address: Option<bool>,
     /// A direction becomes another.
     pub change: Option<ChangePlan>,
+    /// The first node's modem tells of its radio, or its autopilot of the height.
+    pub modem: Option<ModemPlan>,
+}
+
+/// What a modem, or the autopilot, tells from then on; what is not said here stays what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModemPlan {
+    /// The serving cell, by any number.
+    pub cell: Option<u64>,
+    /// Power of its reference signal, dBm.
+    pub rsrp: Option<f32>,
+    /// Its quality, dB.
+    pub rsrq: Option<f32>,
+    /// Signal to interference and noise, dB.
+    pub sinr: Option<f32>,
+    /// Height above home, metres.
+    pub altitude: Option<f32>,
 }
 
 /// An outage, and what its end brings.
@@ -269,6 +287,8 @@ pub enum ActionKind {
     NewAddress,
     /// See [`ActionPlan::change`].
     Change(ChangePlan),
+    /// See [`ActionPlan::modem`].
+    Modem(ModemPlan),
 }
 
 impl TrafficKind {
@@ -301,12 +321,20 @@ impl ActionPlan {
     /// # Errors
     /// If the plan says nothing, or more than one thing.
     pub fn kind(&self) -> Result<ActionKind, String> {
-        match (&self.outage, self.new_address, &self.change) {
-            (Some(outage), None, None) => Ok(ActionKind::Outage(outage.clone())),
-            (None, Some(true), None) => Ok(ActionKind::NewAddress),
-            (None, None, Some(change)) => Ok(ActionKind::Change(change.clone())),
-            _ => Err("an action has one of outage, new_address = true and change".into()),
+        match (&self.outage, self.new_address, &self.change, self.modem) {
+            (Some(outage), None, None, None) => Ok(ActionKind::Outage(outage.clone())),
+            (None, Some(true), None, None) => Ok(ActionKind::NewAddress),
+            (None, None, Some(change), None) => Ok(ActionKind::Change(change.clone())),
+            (None, None, None, Some(modem)) => Ok(ActionKind::Modem(modem)),
+            _ => Err("an action has one of outage, new_address = true, change and modem".into()),
         }
+    }
+}
+
+impl From<ModemPlan> for Radio {
+    fn from(told: ModemPlan) -> Self {
+        let ModemPlan { cell, rsrp, rsrq, sinr, altitude } = told;
+        Self { altitude_m: altitude, cell, rsrp_dbm: rsrp, rsrq_db: rsrq, sinr_db: sinr }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
 use aquila_net::encoder::EncoderKind;
-use aquila_proto::cc::{EncoderRange, Response};
+use aquila_proto::cc::{EncoderRange, Radio, Response};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
 use aquila_proto::session::Arrival;
@@ -403,6 +403,13 @@ impl Contender for Aquila {
                 self.drain(now, node);
             }
         }
+    }
+
+    fn on_radio(&mut self, now: Instant, link: Option<usize>, radio: &Radio) {
+        let shown = self.clocks[0].shown(now);
+        let bearer = link.and_then(|link| BearerId::new(link as u8));
+        self.ends[0].session.set_radio(shown, bearer, radio);
+        self.drain(now, 0);
     }
 
     /// The aircraft's process dies, and is started again at once: with what was on disk, or with nothing but its key. What

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
+use aquila_proto::cc::Radio;
 
 use super::contender::{Contender, Data, Outgoing, Output, Wanted, Wire};
 
@@ -100,6 +101,10 @@ impl Contender for Company {
 
     fn on_link_up(&mut self, now: Instant, links: &[usize]) {
         self.there().for_each(|contender| contender.on_link_up(now, links));
+    }
+
+    fn on_radio(&mut self, now: Instant, link: Option<usize>, radio: &Radio) {
+        self.there().for_each(|contender| contender.on_radio(now, link, radio));
     }
 
     fn before_reconnect(&mut self, now: Instant) {

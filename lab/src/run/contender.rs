@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::{Ecn, Payload};
 use aquila_proto::Bitrate;
+use aquila_proto::cc::Radio;
 use bytes::BytesMut;
 
 use super::tcp::segment::Segment;
@@ -188,6 +189,8 @@ pub trait Contender {
     fn on_new_address(&mut self, now: Instant);
     /// Both nodes are told that a link came up.
     fn on_link_up(&mut self, now: Instant, links: &[usize]);
+    /// The first node is told of its radio on a link, or of that of all.
+    fn on_radio(&mut self, _now: Instant, _link: Option<usize>, _radio: &Radio) {}
     /// An outage begins after which the plan wants it to reconnect.
     fn before_reconnect(&mut self, _: Instant) {}
     /// The outage is over, and the plan wants it to reconnect, in its own way.

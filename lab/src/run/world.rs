@@ -316,6 +316,11 @@ impl<'a> World<'a> {
                 }
                 self.event(&place, "the link changes".into());
             }
+            Step::Modem(radio) => {
+                contender.on_radio(self.now, entry.link, radio);
+                self.drain(contender);
+                self.event(&place, "the modem tells of its radio".into());
+            }
         }
     }
 

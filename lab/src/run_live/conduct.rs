@@ -114,6 +114,8 @@ pub fn schedule(
                 }
                 note("the link changes");
             }
+            // A modem's words go by the configuration of a process, which does not know when the run began.
+            Step::Modem(_) => note("the modem tells of its radio: in virtual time only, left out"),
         }
     }
     deeds.0.sort_by_key(|(at, _)| *at);

@@ -136,6 +136,8 @@ pub struct Session {
     frame_waited: Duration,
     held: Option<Held>,
     radio: Radio,
+    /// Somebody asks the modem itself.
+    asks_modem: bool,
     events: VecDeque<Event>,
     buffer: Vec<u8>,
     drained: bool,
@@ -221,6 +223,7 @@ impl Session {
             frame_waited: Duration::ZERO,
             held: None,
             radio: Radio::default(),
+            asks_modem: false,
             events: VecDeque::new(),
             buffer: Vec::new(),
             drained: true,

@@ -12,8 +12,14 @@ const CELLULAR_STATUS: MessageId = MessageId(334);
 const UNKNOWN_QUALITY: u8 = u8::MAX;
 
 impl Session {
-    /// Tells what is known of a bearer's radio, or, if it is not said of which, of all of them, and of the flight.
+    /// Tells what is known of a bearer's radio, or, if it is not said of which, of all of them, and of the flight. What MAVLink says of the
+    /// radio no longer counts once this does.
     pub fn set_radio(&mut self, now: Instant, bearer: Option<BearerId>, radio: &Radio) {
+        self.asks_modem |= Radio { altitude_m: None, ..*radio } != Radio::default();
+        self.tell_radio(now, bearer, radio);
+    }
+
+    fn tell_radio(&mut self, now: Instant, bearer: Option<BearerId>, radio: &Radio) {
         self.radio = self.radio.updated(radio);
         let meant = self.bearers.iter_mut().filter(|other| bearer.is_none_or(|bearer| other.id == bearer));
         meant.for_each(|bearer| bearer.controller.on_radio(now, radio));
@@ -24,7 +30,12 @@ impl Session {
         if self.config.side == Side::Air
             && let Some(radio) = radio_of(frame)
         {
-            self.set_radio(now, None, &radio);
+            // Who asks the modem itself knows better, and numbers cells in another way.
+            let radio = match self.asks_modem {
+                true => Radio { altitude_m: radio.altitude_m, ..Radio::default() },
+                false => radio,
+            };
+            self.tell_radio(now, None, &radio);
         }
     }
 }

@@ -60,7 +60,7 @@ impl Curve {
                                 let _ = change_path(path, from, change);
                             }
                         }
-                        Step::NewAddress => {}
+                        Step::NewAddress | Step::Modem(_) => {}
                     }
                 }
                 path.set_loss(Loss::NONE);

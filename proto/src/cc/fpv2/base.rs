@@ -142,9 +142,17 @@ impl Base {
     }
 
     /// Looks into a floor that stays high. `sent`: bytes sent so far; `capacity`: bytes a second; `rtt`: without queues;
-    /// `told`: the radio said that the path is another. Gives by how much the path became longer, if it did; the base
+    /// `is_told`: the radio said that the path is another; `caution`, from 0 to 1: that it may become one soon. Gives by how much the path became longer, if it did; the base
     /// already includes it.
-    pub fn test(&mut self, now: Instant, sent: u64, capacity: f64, rtt: Duration, told: bool) -> Option<Duration> {
+    pub fn test(
+        &mut self,
+        now: Instant,
+        sent: u64,
+        capacity: f64,
+        rtt: Duration,
+        is_told: bool,
+        caution: f64,
+    ) -> Option<Duration> {
         let floor_us = self.floor_us();
         if floor_us < suspicious_us(capacity) {
             self.test = None;
@@ -156,7 +164,8 @@ impl Base {
         }
         let test = *self.test.get_or_insert(Test { began: now, floor_us, sent });
         let elapsed = now.saturating_duration_since(test.began);
-        let wait = if told { LOOK_IF_TOLD } else { LOOK } + rtt * 3 / 2;
+        let sooner = (LOOK - LOOK_IF_TOLD).mul_f64(if is_told { 1.0 } else { caution.clamp(0.0, 1.0) });
+        let wait = LOOK - sooner + rtt * 3 / 2;
         if elapsed < wait {
             return None;
         }
@@ -174,7 +183,7 @@ impl Base {
         let rise = Duration::from_micros(floor_us as u64);
         let before = self.risen.filter(|(at, _)| now.saturating_duration_since(*at) < MEMORY);
         let before = before.map_or(Duration::ZERO, |(_, rise)| rise);
-        if !told && before + rise > MAX_RISE {
+        if !is_told && before + rise > MAX_RISE {
             self.refuse_if(true);
             return None;
         }

@@ -13,6 +13,7 @@ mod base;
 mod capacity;
 mod company;
 mod drain;
+mod outlook;
 mod reaction;
 mod stall;
 mod unevenness;
@@ -29,6 +30,7 @@ use base::Base;
 use capacity::{Arrival, Trains, Verdict};
 use company::Company;
 use drain::Drain;
+use outlook::Outlook;
 use reaction::Reaction;
 use stall::Stall;
 use unevenness::Unevenness;
@@ -176,9 +178,9 @@ pub struct Fpv2 {
     stall: Stall,
     drain: Drain,
     reaction: Reaction,
-    radio: Radio,
-    /// The radio told of another cell at this time.
-    new_cell: Option<Instant>,
+    outlook: Outlook,
+    /// What the outlook makes of it, from 0 to 1.
+    caution: f64,
     last_update: Option<Instant>,
 }
 
@@ -208,8 +210,8 @@ impl Fpv2 {
             stall: Stall::default(),
             drain: Drain::new(),
             reaction: Reaction::default(),
-            radio: Radio::default(),
-            new_cell: None,
+            outlook: Outlook::default(),
+            caution: 0.0,
             last_update: None,
         }
     }
@@ -251,7 +253,8 @@ impl Fpv2 {
         let (least, most) = UTILISATION_BOUNDS;
         let steady = (self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most)).min(1.0);
         let varying = self.config.utilisation * UTILISATION_VARYING;
-        (steady + (varying - steady) * self.variation.share()) * self.unevenness.more() * self.reaction.share()
+        let varies = self.variation.share().max(self.caution);
+        (steady + (varying - steady) * varies) * self.unevenness.more() * self.reaction.share()
     }
 
     /// Bytes that wait in the network: what is in flight beyond what the path holds.
@@ -325,13 +328,13 @@ impl Fpv2 {
     fn test_base(&mut self, now: Instant) {
         let floor = Duration::from_micros(self.base.floor_us() as u64);
         self.drain.on_floor(now, floor);
-        let told = self.new_cell.is_some_and(|at| now.saturating_duration_since(at) < Duration::from_secs(3));
         if !self.found {
             // What should have drained is not known.
             return;
         }
         let capacity = self.capacity.0 as f64 / 8.0;
-        if self.base.test(now, self.sent_bytes, capacity, self.pipe(), told).is_some() {
+        let is_told = self.outlook.is_new_cell(now);
+        if self.base.test(now, self.sent_bytes, capacity, self.pipe(), is_told, self.caution).is_some() {
             self.drain.on_base(now);
             self.trains.clear();
             self.least_feedback_us = Minimum::new(LONG_FEEDBACK_SPAN);
@@ -349,14 +352,6 @@ impl Fpv2 {
     /// Nothing but the window has been the limit for a while: the link has to be found anew.
     fn is_held_back(&self) -> bool {
         self.found && self.free > FREE_UPDATES && self.is_saturated()
-    }
-
-    /// From 0 to 1: how likely it is that the link will fail soon.
-    fn caution(&self) -> f64 {
-        // Handovers are several times as frequent above the roofs (docs/congestion.md).
-        let height: f64 = if self.radio.altitude_m.is_some_and(|metres| metres > 30.0) { 0.5 } else { 0.0 };
-        let weak: f64 = if self.radio.sinr_db.is_some_and(|db| db < 3.0) { 0.5 } else { 0.0 };
-        height.max(weak)
     }
 }
 
@@ -425,11 +420,8 @@ impl Controller for Fpv2 {
     }
 
     fn on_radio(&mut self, now: Instant, radio: &Radio) {
-        let updated = self.radio.updated(radio);
-        if self.radio.cell.is_some() && updated.cell != self.radio.cell {
-            self.new_cell = Some(now);
-        }
-        self.radio = updated;
+        self.outlook.on_radio(now, radio);
+        self.caution = self.outlook.caution(now);
     }
 
     fn on_path_change(&mut self, _: Instant) {
@@ -448,7 +440,8 @@ impl Controller for Fpv2 {
 
     fn poll(&mut self, now: Instant, load: Load) {
         self.load = load;
-        self.stall.poll(now, self.pipe(), self.caution());
+        self.caution = self.outlook.caution(now);
+        self.stall.poll(now, self.pipe(), self.caution);
     }
 
     fn next_deadline(&self) -> Option<Instant> {

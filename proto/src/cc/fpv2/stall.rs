@@ -129,6 +129,19 @@ mod tests {
     }
 
     #[test]
+    fn caution_makes_it_impatient() {
+        let start = Instant::now();
+        for (caution, longest) in [(0.0, 160), (0.5, 130), (1.0, 100), (7.0, 100)] {
+            let mut stall = Stall::default();
+            stall.on_sent(start, 0, true);
+            stall.poll(at(start, longest), RTT, caution);
+            assert!(!stall.is_stalled(), "{caution}");
+            stall.poll(at(start, longest + 1), RTT, caution);
+            assert!(stall.is_stalled(), "{caution}");
+        }
+    }
+
+    #[test]
     fn frames_wait_after_a_blackout_for_what_was_kept_in_it() {
         let start = Instant::now();
         let ms = Duration::from_millis;

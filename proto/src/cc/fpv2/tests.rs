@@ -255,6 +255,49 @@ fn a_longer_path_is_told_from_a_queue_within_half_a_second_and_a_queue_is_not_ta
 }
 
 #[test]
+fn what_the_modem_tells_makes_careful_and_never_lets_more_wait() {
+    let told = |radio: Radio| {
+        let mut link = FakeLink::new(Bitrate::mbps(5));
+        let mut controller = controller();
+        controller.on_radio(link.at(0), &radio);
+        link.run(&mut controller, 0, 5_000);
+        let asked = controller.target_rate();
+        let window = controller.window(link.at(5_000_000));
+        // A path that is 60 ms longer is looked into sooner: how many ms until the base is another.
+        let base = controller.base.value();
+        link.delay_us += 60_000;
+        let took = (5_000..7_000).step_by(10).find(|ms| {
+            link.run(&mut controller, *ms, ms + 10);
+            controller.base.value() > base.map(|base| base + 50_000)
+        });
+        (asked, window, took.expect("it is found") - 5_000)
+    };
+    let (asked, window, took) = told(Radio::default());
+    let weak = told(Radio { rsrp_dbm: Some(-125.0), ..Radio::default() });
+    let high = told(Radio { altitude_m: Some(80.0), ..Radio::default() });
+    assert!(weak.0 < high.0 && high.0 < asked, "{weak:?}, {high:?}, {asked:?}");
+    assert!(weak.0 > asked * 0.9, "{weak:?}, {asked:?}");
+    assert!(weak.1 <= window && high.1 <= window, "{weak:?}, {high:?}, {window:?}");
+    assert!(weak.2 + 30 <= took && high.2 <= took, "{weak:?}, {high:?}, {took}");
+}
+
+#[test]
+fn of_a_new_cell_a_much_longer_path_is_believed() {
+    for (tells, believed) in [(false, false), (true, true)] {
+        let mut link = FakeLink::new(Bitrate::mbps(5));
+        let mut controller = controller();
+        controller.on_radio(link.at(0), &Radio { cell: Some(1), ..Radio::default() });
+        link.run(&mut controller, 0, 5_000);
+        let base = controller.base.value().unwrap();
+        link.delay_us += 200_000;
+        let cell = if tells { 2 } else { 1 };
+        controller.on_radio(link.at(5_000_000), &Radio { cell: Some(cell), ..Radio::default() });
+        link.run(&mut controller, 5_000, 8_000);
+        assert_eq!(controller.base.value().unwrap() > base + 190_000, believed, "told: {tells}");
+    }
+}
+
+#[test]
 fn in_a_blackout_nothing_is_encoded_and_the_capacity_is_kept() {
     let mut link = FakeLink::new(Bitrate::mbps(5));
     let mut controller = controller();

@@ -1,0 +1,98 @@
+//! What MAVLink says of the radio reaches the controller, until somebody asks the modem itself.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use aquila_emu::{PathConfig, Queue};
+use aquila_lab::pair::{Pair, PairConfig};
+use aquila_proto::cc::{Controller, Load, Radio, Reports};
+use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
+use aquila_proto::{Bitrate, ByteCount, Side};
+
+/// Writes down what it is told.
+#[derive(Debug)]
+struct Listener(Arc<Mutex<Vec<Radio>>>);
+
+impl Controller for Listener {
+    fn name(&self) -> &'static str {
+        "listener"
+    }
+
+    fn on_reports(&mut self, _: Instant, _: Reports<'_>) {}
+
+    fn on_radio(&mut self, _: Instant, radio: &Radio) {
+        self.0.lock().unwrap().push(*radio);
+    }
+
+    fn on_path_change(&mut self, _: Instant) {}
+
+    fn window(&self, _: Instant) -> ByteCount {
+        ByteCount(1 << 20)
+    }
+
+    fn pacing_rate(&self, _: Instant) -> Bitrate {
+        Bitrate::mbps(100)
+    }
+
+    fn target_rate(&self) -> Bitrate {
+        Bitrate::mbps(2)
+    }
+
+    fn may_encode(&self, _: Instant, _: Load) -> bool {
+        true
+    }
+
+    fn capacity(&self) -> Bitrate {
+        Bitrate::mbps(3)
+    }
+
+    fn queue_delay(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// CELLULAR_STATUS: mcc, mnc, lac, status, failure_reason, type, quality.
+fn cellular_status(lac: u16, quality: u8) -> Frame {
+    let mut payload = [262u16.to_le_bytes(), 1u16.to_le_bytes(), lac.to_le_bytes()].concat();
+    payload.extend([3, 0, 4, quality]);
+    Frame::build(Version::V2, 0, Address::new(1, 1), MessageId(334), &payload).unwrap()
+}
+
+/// GLOBAL_POSITION_INT: relative_alt is at byte 16, in mm.
+fn position(millimetres: i32) -> Frame {
+    let mut payload = [0; 28];
+    payload[16..20].copy_from_slice(&millimetres.to_le_bytes());
+    Frame::build(Version::V2, 0, Address::new(1, 1), MessageId(33), &payload).unwrap()
+}
+
+#[test]
+fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
+    let path = PathConfig {
+        rate_bps: Some(20_000_000),
+        delay: Duration::from_millis(5),
+        queue: Queue::packets(256),
+        ..PathConfig::default()
+    };
+    let mut pair = Pair::new(PairConfig::new(path, 1));
+    pair.connect();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = heard.clone();
+    pair.session(Side::Air).set_controller(move || Box::new(Listener(listener.clone())));
+    let mut say = |pair: &mut Pair, frames: &[Frame]| {
+        frames.iter().for_each(|frame| pair.send_frame(Side::Air, frame));
+        let until = pair.elapsed() + Duration::from_millis(500);
+        pair.run_until(until);
+        std::mem::take(&mut *heard.lock().unwrap())
+    };
+    let told = say(&mut pair, &[cellular_status(7, 50), position(80_000)]);
+    assert!(told.iter().any(|radio| radio.cell.is_some() && radio.rsrp_dbm == Some(-110.0)), "{told:?}");
+    assert!(told.iter().any(|radio| radio.altitude_m == Some(80.0)), "{told:?}");
+    let own = Radio { cell: Some(3), sinr_db: Some(9.0), ..Radio::default() };
+    let now = pair.now();
+    pair.session(Side::Air).set_radio(now, None, &own);
+    let told = say(&mut pair, &[cellular_status(8, 10), position(90_000)]);
+    assert_eq!(told[0], own);
+    let rest = &told[1..];
+    assert!(!rest.is_empty() && rest.iter().all(|radio| radio.cell.is_none() && radio.rsrp_dbm.is_none()), "{told:?}");
+    assert!(rest.iter().any(|radio| radio.altitude_m == Some(90.0)), "{told:?}");
+}
