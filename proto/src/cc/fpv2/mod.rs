@@ -433,7 +433,7 @@ impl Controller for Fpv2 {
         self.feedback_us = Minimum::new(FEEDBACK_SPAN);
         self.least_feedback_us = Minimum::new(LONG_FEEDBACK_SPAN);
         self.rtt = Minimum::new(RTT_SPAN);
-        self.found = false;
+        (self.found, self.proven_us, self.free) = (false, None, 0);
         self.stall = Stall::default();
         (self.queue_us, self.led_us) = (0, 0);
     }

@@ -1,7 +1,10 @@
 #![expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::cc::PacketReport;
+use crate::cc::testing::{check, step};
 
 const FRAME: Duration = Duration::from_micros(33_333);
 
@@ -548,4 +551,34 @@ fn packets_that_come_one_by_one_tell_of_a_link_that_has_become_faster() {
     let Some(Verdict::Quick { up_to, .. }) = after(true) else { panic!("{:?}", after(true)) };
     // Without what a small one of 200 bytes may have taken.
     assert_eq!(up_to, Bitrate::from_transfer(ByteCount(1000), Duration::from_millis(2)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever was reported, and whatever the radio was said to be: a good link is used again once it is there, with the times of a peer
+    /// that has started anew.
+    #[test]
+    fn whatever_is_reported_a_good_link_is_used_again(
+        steps in prop::collection::vec(step(), 1..80),
+        cells in prop::collection::vec(any::<u64>(), 0..5),
+    ) {
+        let mut controller = controller();
+        let (mut now, mut clock_us) = (Instant::now(), 1_000_000_000);
+        for step in &steps {
+            check(&mut controller, &mut now, &mut clock_us, step)?;
+        }
+        for cell in cells {
+            controller.on_radio(now, &Radio { cell: Some(cell), ..Radio::default() });
+        }
+        controller.on_path_change(now);
+        let mut link = FakeLink::new(Bitrate::mbps(5));
+        link.start = now;
+        link.run(&mut controller, 0, 15_000);
+        let left_out = link.run(&mut controller, 15_000, 20_000);
+        prop_assert!(is_near(controller.capacity(), 5.0), "{:?}", controller.capacity());
+        prop_assert!(controller.lasting_rate() > Bitrate::mbps(4), "{:?}", controller.lasting_rate());
+        prop_assert!(left_out <= 5, "{left_out}");
+        prop_assert!(controller.queue_delay() < Duration::from_millis(60), "{:?}", controller.queue_delay());
+    }
 }
