@@ -159,6 +159,30 @@ fn commands_do_not_feel_parameters_or_bulk() {
     }
 }
 
+/// Commands at 10 Hz each way take 10 kbit/s with all that is around them; what we say of our own beside them takes 30 where there is room.
+#[test]
+fn on_a_trickle_commands_do_not_wait_behind_our_own_words() {
+    for (kbps, most) in [(20, 1_200), (24, 700), (40, 100), (80, 50)] {
+        let mut config = link(5);
+        config.up.rate_bps = Some(2_000_000);
+        let mut pair = Pair::new(config);
+        pair.connect();
+        pair.run_until(ms(1_000));
+        for from in [Side::Air, Side::Ground] {
+            pair.add_source(Source::Commands { from, every: ms(100) }, ms(40_000));
+        }
+        pair.run_until(ms(3_000));
+        pair.set_up_rate(Bitrate::kbps(kbps));
+        pair.run_until(ms(45_000));
+        assert_eq!(pair.deliveries.len(), pair.commands_sent(Side::Air) + pair.commands_sent(Side::Ground));
+        let mut latencies = pair.latencies(Side::Ground, ms(10_000));
+        latencies.sort();
+        let p95 = quantile(&latencies, 0.95);
+        eprintln!("{kbps} kbit/s: p50 {:?} p95 {p95:?}", quantile(&latencies, 0.5));
+        assert!(p95 < PROPAGATION + ms(most), "{kbps} kbit/s: {p95:?}");
+    }
+}
+
 /// A blackout of two seconds; gives the time from its end to the first command delivered, per direction.
 fn blackout(video: bool, link_event: bool, phase: Duration, outage: Outage) -> [Duration; 2] {
     let run = || {

@@ -38,8 +38,9 @@ pub struct ArrivalLog {
 }
 
 impl ArrivalLog {
-    /// Notes the arrival of datagram `seq`. `urgent`: it should be reported soon; heartbeats wait for company.
-    pub fn on_arrival(&mut self, now: Instant, seq: u16, at_us: u64, ecn: u8, urgent: bool) {
+    /// Notes the arrival of datagram `seq`. `urgent`: it should be reported soon, or within this time if that is longer; others wait for
+    /// company.
+    pub fn on_arrival(&mut self, now: Instant, seq: u16, at_us: u64, ecn: u8, urgent: Option<Duration>) {
         let seq = self.newest.map_or(u64::from(seq), |newest| unwrap_seq(newest, seq));
         let index = self.arrivals.iter().rposition(|(other, ..)| *other <= seq).map_or(0, |index| index + 1);
         if index > 0 && self.arrivals[index - 1].0 == seq {
@@ -51,8 +52,8 @@ impl ArrivalLog {
         }
         self.newest = Some(self.newest.map_or(seq, |newest| newest.max(seq)));
         self.unreported += 1;
-        if urgent {
-            let due = if self.unreported >= REPORT_EVERY { now } else { now + REPORT_DELAY };
+        if let Some(delay) = urgent {
+            let due = if self.unreported >= REPORT_EVERY { now } else { now + delay.max(REPORT_DELAY) };
             self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
         }
     }
@@ -471,7 +472,7 @@ mod tests {
             let kept = (n % 7 == 0).then_some(Kept::Batch(n));
             sent.on_sent(Leaving { at_us: n * 1000, bytes: ByteCount(1000), kept, leads: false, urgent: n % 2 == 0 });
             if n % 10 != 3 {
-                log.on_arrival(start, seq, n * 1000 + 30_000, if n == 20 { 3 } else { 2 }, true);
+                log.on_arrival(start, seq, n * 1000 + 30_000, if n == 20 { 3 } else { 2 }, Some(Duration::ZERO));
             }
             if n % 16 == 15 {
                 let report = log.take_report(n * 1000 + 31_000, 512).unwrap();
@@ -521,7 +522,7 @@ mod tests {
                 sent.on_sent(Leaving { at_us, bytes: ByteCount(1000), kept, leads: false, urgent: true });
                 if !chance(0.5) {
                     arrived.insert(n);
-                    log.on_arrival(now, seq, at_us + 5_000, 2, true);
+                    log.on_arrival(now, seq, at_us + 5_000, 2, Some(Duration::ZERO));
                 }
                 if log.next_due().is_some_and(|due| due <= now) {
                     let report = log.take_report(at_us + 5_000, 512).unwrap();
@@ -574,19 +575,19 @@ mod tests {
     fn heartbeats_alone_do_not_make_a_report_due() {
         let start = Instant::now();
         let mut log = ArrivalLog::default();
-        log.on_arrival(start, 0, 1, 0, false);
+        log.on_arrival(start, 0, 1, 0, None);
         assert_eq!(log.next_due(), None);
-        log.on_arrival(start, 1, 2, 0, true);
+        log.on_arrival(start, 1, 2, 0, Some(Duration::ZERO));
         assert_eq!(log.next_due(), Some(start + REPORT_DELAY));
         for seq in 2..16 {
-            log.on_arrival(start, seq, 3, 0, true);
+            log.on_arrival(start, seq, 3, 0, Some(Duration::ZERO));
         }
         assert_eq!(log.next_due(), Some(start));
         assert_eq!(log.take_report(9, 512).unwrap().arrivals.len(), 16);
         assert_eq!(log.next_due(), None);
         log.hasten(start);
         assert_eq!(log.next_due(), None, "there is nothing to tell");
-        log.on_arrival(start, 16, 4, 0, true);
+        log.on_arrival(start, 16, 4, 0, Some(Duration::ZERO));
         log.hasten(start);
         assert_eq!(log.next_due(), Some(start));
     }

@@ -148,6 +148,7 @@ pub struct Repetitions {
 /// Of what a bearer carries, and at least so much.
 const REPETITIONS_SHARE: u64 = 8;
 const REPETITIONS_LEAST: Bitrate = Bitrate::kbps(16);
+const REPETITIONS_ON_TRICKLE: Bitrate = Bitrate::kbps(4);
 /// Once word has been missing for so long, no more than that least: enough to hear that it is back.
 const REPETITIONS_PATIENCE: Duration = Duration::from_millis(300);
 /// What was not used is kept for this long.
@@ -167,7 +168,9 @@ impl Repetitions {
     /// So many bytes leave on a bearer that carries `carried`, and of which word is `overdue`.
     pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate, overdue: Duration) {
         let share = if Self::are_few(overdue) { Bitrate(0) } else { Bitrate(carried.0 / REPETITIONS_SHARE) };
-        let rate = share.max(REPETITIONS_LEAST);
+        // On a trickle that least would be most of it.
+        let least = REPETITIONS_LEAST.min(Bitrate(carried.0 / REPETITIONS_SHARE)).max(REPETITIONS_ON_TRICKLE);
+        let rate = share.max(least);
         let earliest = now.checked_sub(REPETITIONS_KEPT).unwrap_or(now);
         self.paid_until = Some(self.paid_until.map_or(earliest, |until| until.max(earliest)) + rate.time_for(bytes));
     }

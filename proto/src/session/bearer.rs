@@ -12,6 +12,7 @@ use super::link_state::Silence;
 use super::pauses::Pauses;
 use super::round_trip::RoundTrip;
 use super::transmit::Outbound;
+use super::words::Words;
 use super::{LinkState, SessionConfig};
 use crate::aerotp::{Handling, RadioConfig};
 use crate::cc::OpenLoop;
@@ -118,6 +119,7 @@ pub(super) struct Bearer {
     pub returned: Option<Instant>,
     pub pauses: Pauses,
     pub repetitions: Repetitions,
+    pub words: Words,
     pub counters: BearerCounters,
     /// A heartbeat leaves this often.
     pub heartbeat: Duration,
@@ -212,6 +214,7 @@ impl Bearer {
             returned: None,
             pauses: Pauses::default(),
             repetitions: Repetitions::default(),
+            words: Words::default(),
             counters: BearerCounters::default(),
             heartbeat,
             limits,
@@ -257,6 +260,14 @@ impl Bearer {
         age.saturating_sub(self.rtt() + REPORT_DELAY)
     }
 
+    /// How long words of our own wait here for something to go with; zero if they leave as they come.
+    pub fn word_delay(&self, now: Instant) -> Duration {
+        match self.carrier.is_radio() {
+            true => Duration::ZERO,
+            false => self.words.delay(now, self.controller.capacity()),
+        }
+    }
+
     /// A report has been missing for longer than it ever was of late without the bearer having failed.
     pub fn is_failing(&self, now: Instant) -> bool {
         self.overdue(now) > self.pauses.patience()
@@ -279,6 +290,7 @@ impl Bearer {
 
     /// A report has been taken in by [`Bearer::sent`].
     pub fn count_known(&mut self, now: Instant) {
+        self.words.on_queue(now, self.controller.queue_delay());
         let (received, lost) = self.sent.received_and_lost();
         let before = std::mem::replace(&mut self.heard.known, (received, lost));
         let (received, lost) = (received - before.0, lost - before.1);
@@ -367,7 +379,9 @@ impl Bearer {
 
     /// Sends a heartbeat that says `told` of the session, and what belongs to this bearer.
     pub fn send_heartbeat(&mut self, now: Instant, told: Heartbeat) -> bool {
-        self.outbound.heartbeat_due = Some(now + self.heartbeat);
+        // Not so seldom that the other side thinks us silent.
+        let delay = self.word_delay(now).min(self.limits.0 * 3 / 5);
+        self.outbound.heartbeat_due = Some(now + self.heartbeat.max(delay));
         let now_us = self.clock.us(now);
         let echo = self.heard.heartbeat.map(|(peer_us, at_us)| (peer_us, now_us.saturating_sub(at_us)));
         let mut body = Vec::with_capacity(48);

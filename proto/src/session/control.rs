@@ -176,6 +176,7 @@ impl Session {
             self.bearers[best].silence.on_asked(now);
         }
         self.bearers[best].counters.control_out += messages.len() as u64;
+        self.accompany(now, best);
         self.counters.over_budget += if ways.over_budget { messages.len() as u64 } else { 0 };
         for index in ways.bearers[1..ways.copies.bearers].iter().copied() {
             let bytes = match self.bearers[index].carrier.repeats(Class::Control) {
@@ -365,6 +366,16 @@ impl Session {
     /// Word of what has arrived, on the bearers on whose streams it came, since a bearer without word is taken for one that has
     /// failed, and on the two best: the sender may hear nothing on the one that it came by.
     pub(super) fn feed_receipt(&mut self, now: Instant) -> bool {
+        self.receipt_due(now).is_some_and(|due| due <= now) && self.send_receipt(now)
+    }
+
+    /// When the next receipt leaves: where it has to wait least.
+    pub(super) fn receipt_due(&self, now: Instant) -> Option<Instant> {
+        let up = self.bearers.iter().filter(|bearer| bearer.is_up());
+        self.receipts.next_due(now, up.map(|bearer| bearer.word_delay(now)).min().unwrap_or_default())
+    }
+
+    pub(super) fn send_receipt(&mut self, now: Instant) -> bool {
         let Some((receipt, by)) = self.receipts.take(now, &self.replay) else { return false };
         let mut body = Vec::with_capacity(24);
         receipt.put(&mut body);

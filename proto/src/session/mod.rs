@@ -25,6 +25,7 @@ mod round_trip;
 mod route;
 mod stats;
 mod transmit;
+mod words;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

@@ -41,17 +41,14 @@ impl Receipts {
         self.by.insert(bearer);
     }
 
-    /// When the next one leaves.
-    pub fn next_due(&self, now: Instant) -> Option<Instant> {
-        let earliest = self.last.map_or(now, |last| last + INTERVAL);
+    /// When the next one leaves, if each waits so long for something to go with.
+    pub fn next_due(&self, now: Instant, delay: Duration) -> Option<Instant> {
+        let earliest = self.last.map_or(now, |last| last + delay.max(INTERVAL));
         (!self.due.is_empty()).then_some(earliest)
     }
 
     /// The receipt to send now, and the bearers on which it has to leave. `seen`: where it says what came before.
     pub fn take(&mut self, now: Instant, seen: &ReplayGuard) -> Option<(Receipt, BTreeSet<BearerId>)> {
-        if self.next_due(now)? > now {
-            return None;
-        }
         let newest = self.due.pop_last()?;
         let receipt = Receipt { epoch: self.epoch, newest, before: seen.seen_before(self.epoch, newest) };
         self.due.retain(|seq| *seq + Receipt::SPAN <= newest);
@@ -76,14 +73,16 @@ mod tests {
             seen.check(7, seq, false);
             receipts.on_message(7, seq);
         }
+        assert_eq!(receipts.next_due(start, Duration::ZERO), Some(start));
         let told: Vec<_> = std::iter::from_fn(|| receipts.take(start, &seen)).collect();
+        assert_eq!(receipts.next_due(start, Duration::ZERO), None);
         let told: Vec<u64> = told.iter().flat_map(|(receipt, _)| receipt.messages()).collect();
         assert_eq!(told, [101, 100, 2, 1]);
         // Another copy: told again, but not at once.
         receipts.on_message(7, 101);
         receipts.on_stream(BearerId::FIRST);
-        assert_eq!(receipts.take(start, &seen), None);
-        assert_eq!(receipts.next_due(start), Some(start + INTERVAL));
+        assert_eq!(receipts.next_due(start, Duration::ZERO), Some(start + INTERVAL));
+        assert_eq!(receipts.next_due(start, 7 * INTERVAL), Some(start + 7 * INTERVAL));
         assert_eq!(
             receipts.take(start + INTERVAL, &seen).map(|(receipt, by)| (receipt.newest, by.len())),
             Some((101, 1))

@@ -72,6 +72,8 @@ pub(super) struct Received {
     early: bool,
 }
 
+/// A datagram of fewer bytes is a command or a few states, and not one of many batches.
+const LITTLE: usize = 400;
 /// Longest that signed frames wait for one that is missing: two repetitions of it, within these bounds.
 const MIN_HOLD: Duration = Duration::from_millis(50);
 const MAX_HOLD: Duration = Duration::from_secs(1);
@@ -297,7 +299,10 @@ impl Session {
         let delay_us = header.sent_us.map_or(0, |sent_us| bearer.delay.on_packet(sent_us, received_us));
         let urgent = header.flow != flow::HEARTBEAT;
         if !bearer.carrier.is_radio() {
-            bearer.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent);
+            // Who sends more than little needs to hear of it, however narrow the way back seems to be.
+            let is_little = matches!(header.flow, flow::MESSAGE | flow::TELEMETRY) && body.len() < LITTLE;
+            let delay = if is_little { bearer.word_delay(now) } else { Duration::ZERO };
+            bearer.arrivals.on_arrival(now, header.seq, received_us, self.inbound.ecn, urgent.then_some(delay));
         }
         match header.flow {
             flow::MESSAGE => self.on_copies(now, connection, body, early),

@@ -111,7 +111,7 @@ impl Session {
             self.copies_due(now),
             self.transactions.next_expiry(),
             self.resequencer.next_deadline(),
-            self.receipts.next_due(now).filter(|_| self.is_up()),
+            self.receipt_due(now).filter(|_| self.is_up()),
             self.video_in.iter().flatten().filter_map(|reassembler| reassembler.next_deadline()).min(),
             self.video_out.iter().filter_map(|queue| queue.next_deadline()).min(),
             self.hold_due(),
@@ -147,14 +147,35 @@ impl Session {
     fn feed_feedback(&mut self, now: Instant, index: usize) -> bool {
         let bearer = &mut self.bearers[index];
         let due = bearer.arrivals.next_due().is_some_and(|due| due <= now);
-        due && bearer.send_feedback(now, self.inbound.takes_histories)
+        if !due || !bearer.send_feedback(now, self.inbound.takes_histories) {
+            return false;
+        }
+        self.accompany(now, index);
+        true
     }
 
     fn feed_heartbeat(&mut self, now: Instant, index: usize) -> bool {
-        let bearer = &mut self.bearers[index];
-        if bearer.outbound.heartbeat_due.is_none_or(|due| due > now) {
-            return false;
+        let due = self.bearers[index].outbound.heartbeat_due;
+        due.is_some_and(|due| due <= now) && self.send_heartbeat_and_report(now, index)
+    }
+
+    /// In the packet that has just been handed over: words of our own that wait for something to go with.
+    pub(super) fn accompany(&mut self, now: Instant, index: usize) {
+        let delay = self.bearers[index].word_delay(now);
+        if delay.is_zero() || !self.bearers[index].outbound.is_live_now() {
+            return;
         }
+        self.send_receipt(now);
+        let due = self.bearers[index].outbound.heartbeat_due;
+        if due.is_some_and(|due| due <= now + delay / 2) {
+            self.send_heartbeat_and_report(now, index);
+        } else if self.bearers[index].arrivals.next_due().is_some() {
+            self.bearers[index].send_feedback(now, self.inbound.takes_histories);
+        }
+    }
+
+    fn send_heartbeat_and_report(&mut self, now: Instant, index: usize) -> bool {
+        let bearer = &mut self.bearers[index];
         // In the same packet: what is not worth one of its own.
         if bearer.arrivals.has_news() {
             bearer.send_feedback(now, self.inbound.takes_histories);
