@@ -78,7 +78,7 @@ fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = heard.clone();
     pair.session(Side::Air).set_controller(move || Box::new(Listener(listener.clone())));
-    let mut say = |pair: &mut Pair, frames: &[Frame]| {
+    let say = |pair: &mut Pair, frames: &[Frame]| {
         frames.iter().for_each(|frame| pair.send_frame(Side::Air, frame));
         let until = pair.elapsed() + Duration::from_millis(500);
         pair.run_until(until);

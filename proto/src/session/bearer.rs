@@ -290,7 +290,7 @@ impl Bearer {
 
     /// A report has been taken in by [`Bearer::sent`].
     pub fn count_known(&mut self, now: Instant) {
-        self.words.on_queue(now, self.controller.queue_delay());
+        self.words.update(now, self.counters.bytes_out, self.controller.queue_delay());
         let (received, lost) = self.sent.received_and_lost();
         let before = std::mem::replace(&mut self.heard.known, (received, lost));
         let (received, lost) = (received - before.0, lost - before.1);

@@ -7,27 +7,39 @@ use std::time::{Duration, Instant};
 
 use crate::{Bitrate, ByteCount};
 
-/// Where less is carried, they take this share of it, if each is of so many bytes with all around it.
+/// A trickle is where less has left of late, and no more is carried, or nobody knows and the network's queue is long, or was.
 const TRICKLE: Bitrate = Bitrate::kbps(300);
+const LATELY: Duration = Duration::from_secs(3);
+const LONG_QUEUE: Duration = Duration::from_millis(200);
+const MEMORY: Duration = Duration::from_secs(10);
+/// Of what is carried they take this share, if each is of so many bytes with all around it.
 const SHARE: f64 = 0.05;
 const WORD: ByteCount = ByteCount(100);
 /// Whoever hears less often than this knows too little.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Where nobody has found out what is carried, a queue of more than this tells as much, for so long.
-const LONG_QUEUE: Duration = Duration::from_millis(200);
-const MEMORY: Duration = Duration::from_secs(10);
-
 /// Of one bearer.
 #[derive(Debug, Default)]
 pub(super) struct Words {
+    /// When what has left was last looked at, and how many bytes that were since the beginning.
+    looked: Option<(Instant, u64)>,
+    /// Little has left lately.
+    is_little: bool,
     /// The network's queue was long.
     long_queue: Option<Instant>,
 }
 
 impl Words {
-    /// The network's queue is this long.
-    pub fn on_queue(&mut self, now: Instant, queue: Duration) {
+    /// So many bytes have left since the beginning, and the network's queue is this long.
+    pub fn update(&mut self, now: Instant, bytes_out: u64, queue: Duration) {
+        let (since, before) = *self.looked.get_or_insert((now, bytes_out));
+        let elapsed = now.saturating_duration_since(since);
+        let left = bytes_out.saturating_sub(before);
+        if left > TRICKLE.bytes_in(LATELY).0 {
+            (self.looked, self.is_little) = (Some((now, bytes_out)), false);
+        } else if elapsed >= LATELY {
+            (self.looked, self.is_little) = (Some((now, bytes_out)), left < TRICKLE.bytes_in(elapsed).0);
+        }
         if queue > LONG_QUEUE {
             self.long_queue = Some(now);
         }
@@ -35,12 +47,12 @@ impl Words {
 
     /// How long they wait where so much is carried (zero: nobody knows); zero if they leave as they come.
     pub fn delay(&self, now: Instant, carried: Bitrate) -> Duration {
-        if self.long_queue.is_some_and(|at| now.saturating_duration_since(at) < MEMORY) {
-            return LONGEST;
-        }
-        match carried > Bitrate::ZERO && carried < TRICKLE {
-            true => (carried * SHARE).time_for(WORD).min(LONGEST),
-            false => Duration::ZERO,
+        let was_long = self.long_queue.is_some_and(|at| now.saturating_duration_since(at) < MEMORY);
+        let is_slow = carried > Bitrate::ZERO && carried < TRICKLE;
+        match (self.is_little, is_slow, was_long) {
+            (true, true, false) => (carried * SHARE).time_for(WORD).min(LONGEST),
+            (true, _, true) => LONGEST,
+            (true, false, false) | (false, ..) => Duration::ZERO,
         }
     }
 }
@@ -50,19 +62,42 @@ impl Words {
 mod tests {
     use super::*;
 
+    /// After `seconds` in which so much has left.
+    fn after(words: &mut Words, from: Instant, seconds: u64, left: Bitrate, queue: Duration) -> Instant {
+        for tenth in 0..=10 * seconds {
+            let time = Duration::from_millis(100 * tenth);
+            words.update(from + time, left.bytes_in(time).0, queue);
+        }
+        from + Duration::from_secs(seconds)
+    }
+
     #[test]
-    fn they_wait_on_a_trickle_and_nowhere_else() {
-        let (start, mut words) = (Instant::now(), Words::default());
-        let of = |words: &Words, kbps| words.delay(start, Bitrate::kbps(kbps)).as_millis();
-        assert_eq!([5_000, 300, 0].map(|kbps| of(&words, kbps)), [0; 3]);
-        assert_eq!([250, 160, 100, 64, 30].map(|kbps| of(&words, kbps)), [64, 100, 160, 250, 250]);
-        assert_eq!(words.delay(start, Bitrate(1)), LONGEST);
-        words.on_queue(start, LONG_QUEUE);
-        assert_eq!(words.delay(start, Bitrate(u64::MAX)), Duration::ZERO);
-        words.on_queue(start, Duration::MAX);
-        words.on_queue(start + MEMORY / 2, Duration::ZERO);
-        let later = start + MEMORY;
-        assert_eq!(words.delay(later - Duration::from_millis(1), Bitrate::mbps(5)), LONGEST);
-        assert_eq!(words.delay(later, Bitrate::mbps(5)), Duration::ZERO);
+    fn they_wait_where_little_leaves_and_no_more_is_carried() {
+        let mut words = Words::default();
+        let of = |words: &Words, now, kbps| words.delay(now, Bitrate::kbps(kbps)).as_millis();
+        let now = after(&mut words, Instant::now(), 1, Bitrate::kbps(40), Duration::ZERO);
+        assert_eq!(of(&words, now, 100), 0, "not known yet");
+        let now = after(&mut words, now, 4, Bitrate::kbps(40), Duration::ZERO);
+        assert_eq!([5_000, 300, 0].map(|kbps| of(&words, now, kbps)), [0; 3]);
+        assert_eq!([250, 160, 100, 64, 30].map(|kbps| of(&words, now, kbps)), [64, 100, 160, 250, 250]);
+        assert_eq!(words.delay(now, Bitrate(1)), LONGEST);
+        // A link that has carried more until now pauses, or carries less at this moment.
+        words.update(now, 1 << 30, Duration::ZERO);
+        assert_eq!(of(&words, now, 100), 0);
+        assert_eq!(words.delay(now, Bitrate(u64::MAX)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_long_queue_before_which_little_leaves_is_remembered() {
+        let mut words = Words::default();
+        let now = after(&mut words, Instant::now(), 4, Bitrate::kbps(40), Duration::MAX);
+        assert_eq!(words.delay(now, Bitrate::mbps(5)), LONGEST);
+        let later = after(&mut words, now, 9, Bitrate::kbps(40), Duration::ZERO);
+        assert_eq!(words.delay(later, Bitrate::ZERO), LONGEST);
+        let later = after(&mut words, now, 10, Bitrate::kbps(40), LONG_QUEUE);
+        assert_eq!(words.delay(later, Bitrate::ZERO), Duration::ZERO);
+        let mut words = Words::default();
+        let now = after(&mut words, now, 4, Bitrate::mbps(2), Duration::MAX);
+        assert_eq!(words.delay(now, Bitrate::kbps(700)), Duration::ZERO, "it is no trickle");
     }
 }

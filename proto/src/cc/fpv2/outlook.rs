@@ -100,7 +100,8 @@ mod tests {
         for second in [1, 2, 3] {
             cell(at(second), 1);
         }
-        (cell(at(10), 2), cell(at(20), 1));
+        cell(at(10), 2);
+        cell(at(20), 1);
         assert!(outlook.is_new_cell(at(22)) && !outlook.is_new_cell(at(23)));
         assert_eq!(outlook.caution(at(20)), 0.0);
         outlook.on_radio(at(30), &Radio { cell: Some(7), ..Radio::default() });
