@@ -2,13 +2,16 @@
 //!
 //! Each set is written to the camera's flash (`/etc/majestic.yaml`), so they are few: down after 1 s and by a tenth at
 //! least, up after 10 s and by a quarter, 120 in an hour. A camera that does not answer within 2 s, or answers with an
-//! error, is asked again; that is logged once until it answers.
+//! error, is asked again; that is logged once until it answers. What it has surely not done does not count; what it may have
+//! done does, and is asked again less and less often, down to every 30 s.
 
 use std::time::{Duration, Instant};
 
 use aquila_proto::Bitrate;
+use tokio::net::lookup_host;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::sleep_until;
 use super::steps::{StepConfig, Steps};
@@ -26,18 +29,19 @@ const STEPS: StepConfig = StepConfig {
 /// A picture that can be decoded alone is asked for at most this often.
 const IDR_AFTER: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Of it, for the connection: what fails by then has not been asked for. Long enough for a SYN to be repeated.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(1500);
 /// Of an answer, more than any is long.
 const MAX_ANSWER: u64 = 64 << 10;
 
 /// `host` with a port if it is not 80.
 pub(super) async fn serve(host: String, mut requests: mpsc::Receiver<CameraRequest>) {
-    let agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0).build().new_agent();
+    let agent = agent(PATIENCE, CONNECT_PATIENCE);
     let mut steps = Steps::new(STEPS);
-    let (mut idr, mut idr_at): (bool, Option<Instant>) = (false, None);
+    let (mut idr, mut idr_from) = (false, Instant::now());
     let mut is_silent = false;
     loop {
-        let idr_due = idr.then(|| idr_at.map_or_else(Instant::now, |at| at + IDR_AFTER));
-        let due = steps.due().into_iter().chain(idr_due).min();
+        let due = steps.due().into_iter().chain(idr.then_some(idr_from)).min();
         let mut request = tokio::select! {
             biased;
             request = requests.recv() => match request {
@@ -59,20 +63,25 @@ pub(super) async fn serve(host: String, mut requests: mpsc::Receiver<CameraReque
         let now = Instant::now();
         let mut asked = Vec::new();
         if let Some(rate) = steps.poll(now) {
-            asked.push((set_bitrate(&host, rate), true));
+            asked.push((set_bitrate(rate), Asked::Rate));
         }
-        if idr && idr_at.is_none_or(|at| now >= at + IDR_AFTER) {
-            (idr, idr_at) = (false, Some(now));
-            asked.push((format!("http://{host}/request/idr"), false));
+        if idr && now >= idr_from {
+            (idr, idr_from) = (false, now + IDR_AFTER);
+            asked.push(("request/idr".to_owned(), Asked::Idr));
         }
-        for (url, is_rate) in asked {
-            let answer = get(&agent, url.clone()).await;
-            if answer.is_err() && is_rate {
-                steps.on_failure();
+        for (path, what) in asked {
+            let answer = get(&agent, &host, &path).await;
+            match (&answer, what) {
+                (Ok(()), _) => {}
+                (Err(error), Asked::Rate) if was_surely_not_done(error) => steps.on_refusal(),
+                (Err(_), Asked::Rate) => steps.on_doubt(),
+                (Err(_), Asked::Idr) => {}
             }
             match &answer {
                 Ok(()) if is_silent => tracing::info!(host, "the camera answers again"),
-                Err(error) if !is_silent => tracing::warn!(url, error, "the camera does not do as asked; trying on"),
+                Err(error) if !is_silent => {
+                    tracing::warn!(host, path, %error, "the camera does not do as asked; trying on")
+                }
                 _ => {}
             }
             is_silent = answer.is_err();
@@ -80,26 +89,63 @@ pub(super) async fn serve(host: String, mut requests: mpsc::Receiver<CameraReque
     }
 }
 
-fn set_bitrate(host: &str, rate: Bitrate) -> String {
-    format!("http://{host}/api/v1/set?video0.bitrate={}", (rate.0 / 1000).max(1))
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    Rate,
+    Idr,
 }
 
-async fn get(agent: &ureq::Agent, url: String) -> Result<(), String> {
-    let agent = agent.clone();
-    let ask = move || -> Result<(), String> {
-        let mut response = agent.get(&url).call().map_err(|error| error.to_string())?;
+fn set_bitrate(rate: Bitrate) -> String {
+    format!("api/v1/set?video0.bitrate={}", (rate.0 / 1000).max(1))
+}
+
+fn agent(patience: Duration, connect_patience: Duration) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().timeout_global(Some(patience)).timeout_connect(Some(connect_patience));
+    config.max_redirects(0).build().new_agent()
+}
+
+async fn get(agent: &ureq::Agent, host: &str, path: &str) -> Result<(), ureq::Error> {
+    if !is_found(host).await {
+        return Err(ureq::Error::HostNotFound);
+    }
+    let (agent, url) = (agent.clone(), format!("http://{host}/{path}"));
+    let ask = move || -> Result<(), ureq::Error> {
+        let mut response = agent.get(&url).call()?;
         // So that the connection can be used again.
         let _ = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         Ok(())
     };
-    spawn_blocking(ask).await.unwrap_or_else(|error| Err(error.to_string()))
+    spawn_blocking(ask).await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
+}
+
+/// Whether its name is known. Looked up apart: else a request that was not sent for want of it could not be told from one that
+/// was lost.
+async fn is_found(host: &str) -> bool {
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    let address = if has_port { host.to_owned() } else { format!("{host}:80") };
+    matches!(timeout(CONNECT_PATIENCE, lookup_host(address)).await, Ok(Ok(_)))
+}
+
+/// The camera was not reached, or has refused. Of all other failures it is not known: the request may have been there.
+fn was_surely_not_done(error: &ureq::Error) -> bool {
+    use std::io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    match error {
+        ureq::Error::StatusCode(_) | ureq::Error::HostNotFound | ureq::Error::BadUri(_) => true,
+        ureq::Error::Timeout(ureq::Timeout::Connect) => true,
+        ureq::Error::Io(error) => {
+            matches!(error.kind(), AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkUnreachable)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use socket2::{Domain, Socket, Type};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
-    use tokio::time::timeout;
 
     use super::*;
 
@@ -142,6 +188,50 @@ mod tests {
         assert_eq!(answer(&listener, OK).await, "GET /request/idr HTTP/1.1", "the rate is not worth a write");
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_surely_not_done_is_told_from_what_may_have_been() {
+        let agent = agent(Duration::from_millis(400), Duration::from_millis(200));
+        let ask = async |listener: &TcpListener| {
+            let host = listener.local_addr().unwrap().to_string();
+            get(&agent, &host, &set_bitrate(Bitrate::mbps(1))).await.expect_err("it fails")
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (_, error) = tokio::join!(answer(&listener, ERROR), ask(&listener));
+        assert!(was_surely_not_done(&error), "{error}");
+        // It is cut off before it answers, and has perhaps done it.
+        let (_, error) = tokio::join!(answer(&listener, ""), ask(&listener));
+        assert!(!was_surely_not_done(&error), "{error}");
+        let error = ask(&listener).await;
+        assert!(matches!(error, ureq::Error::Timeout(_)) && !was_surely_not_done(&error), "{error}");
+        let host = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        for nowhere in [&host, "no.such.host.invalid", "no.such.host.invalid:80"] {
+            let error = get(&agent, nowhere, "").await.expect_err("nobody is there");
+            assert!(was_surely_not_done(&error), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_camera_that_cannot_be_reached_has_done_nothing() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.listen(0).unwrap();
+        let host = socket.local_addr().unwrap().as_socket().unwrap();
+        // Once as many wait as there is room for, nobody is let in.
+        let connect = || std::net::TcpStream::connect_timeout(&host, Duration::from_millis(50)).ok();
+        let waiting: Vec<_> = std::iter::from_fn(connect).collect();
+        let agent = agent(Duration::from_millis(400), Duration::from_millis(200));
+        let error = get(&agent, &host.to_string(), "").await.expect_err("it does not answer");
+        assert!(was_surely_not_done(&error), "{error}, behind {}", waiting.len());
+    }
+
+    #[tokio::test]
+    async fn hosts_are_found_with_and_without_a_port() {
+        for host in ["127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080"] {
+            assert!(is_found(host).await, "{host}");
+        }
     }
 
     #[tokio::test]

@@ -84,7 +84,7 @@ pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequ
                     tracing::warn!(path = %path.display(), %error, "the encoder does not do as asked; trying on");
                 }
                 device = None;
-                steps.on_failure();
+                steps.on_doubt();
                 is_broken = true;
                 sleep(RETRY).await;
                 continue;
