@@ -90,7 +90,7 @@ async fn tell(
         wanted.say(Instant::now(), &mut lines);
         if !lines.is_empty() {
             match timeout(PATIENCE, stdin.write_all(lines.as_bytes())).await {
-                Ok(Ok(())) => {}
+                Ok(Ok(())) => wanted.recovery.clear(),
                 Ok(Err(error)) => return Ended::Program(error.to_string()),
                 Err(_) => return Ended::Program("it does not read".to_owned()),
             }
@@ -121,6 +121,7 @@ pub(super) struct Wanted {
     size: Option<Ladder>,
     hold: bool,
     told_hold: bool,
+    /// Until the line is written.
     recovery: BTreeSet<u8>,
 }
 
@@ -143,12 +144,12 @@ impl Wanted {
         }
     }
 
-    /// Another program, which has been told nothing. It begins with a recovery point.
+    /// Another program, which has been told nothing. What comes then need not begin with a recovery point: it may drive an encoder
+    /// elsewhere, which has gone on.
     fn forget(&mut self) {
         self.rate.forget();
         self.size.iter_mut().for_each(Ladder::forget);
         self.told_hold = false;
-        self.recovery.clear();
     }
 
     fn due(&self) -> Option<Instant> {
@@ -167,7 +168,7 @@ impl Wanted {
         if self.hold != std::mem::replace(&mut self.told_hold, self.hold) {
             let _ = writeln!(lines, "{{\"hold\":{}}}", self.hold);
         }
-        for flow in std::mem::take(&mut self.recovery) {
+        for flow in &self.recovery {
             let _ = writeln!(lines, "{{\"recovery_point\":{flow}}}");
         }
     }
@@ -218,6 +219,29 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
+    #[tokio::test]
+    async fn a_recovery_point_that_one_program_did_not_hear_of_is_asked_of_the_next() {
+        let path = std::env::temp_dir().join(format!("aquila-recovery-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        // The first ends at once, and the second reads.
+        let file = path.display();
+        let command = format!("test -e {file} && exec cat >> {file}; touch {file}");
+        let (sender, requests) = mpsc::channel(8);
+        let task = tokio::spawn(serve(command, Wanted::new(EncoderKind::Unknown, None), requests));
+        while !path.exists() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        // While it is gone.
+        sleep(FIRST_PAUSE / 4).await;
+        sender.send(CameraRequest::RecoveryPoint { flow: 3 }).await.unwrap();
+        sender.send(rate(500_000)).await.unwrap();
+        let all = read(&path, "\"recovery_point\"").await;
+        assert_eq!(all, "{\"bitrate_bps\":500000}\n{\"recovery_point\":3}\n");
+        drop(sender);
+        timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
     #[test]
     fn a_program_is_told_the_size_before_the_rate_and_all_of_it_again_if_it_is_another_one() {
         let start = Instant::now();
@@ -225,6 +249,7 @@ mod tests {
         let said = |wanted: &mut Wanted, ms: u64| {
             let mut lines = String::new();
             wanted.say(start + Duration::from_millis(ms), &mut lines);
+            wanted.recovery.clear();
             lines
         };
         assert_eq!(said(&mut wanted, 0), "");

@@ -4,6 +4,8 @@
 //! least, up after 10 s and by a quarter, 120 in an hour. A camera that does not answer within 2 s, or answers with an
 //! error, is asked again; that is logged once until it answers. What it has surely not done does not count; what it may have
 //! done does, and is asked again less and less often, down to every 30 s.
+//!
+//! It cannot pause: that frames had better not be encoded now, it is not told.
 
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,8 @@ const STEPS: StepConfig = StepConfig {
 };
 /// A picture that can be decoded alone is asked for at most this often.
 const IDR_AFTER: Duration = Duration::from_millis(500);
+/// Where that failed, after this.
+const IDR_AGAIN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Of it, for the connection: what fails by then has not been asked for. Long enough for a SYN to be repeated.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(1500);
@@ -75,7 +79,9 @@ pub(super) async fn serve(host: String, mut requests: mpsc::Receiver<CameraReque
                 (Ok(()), _) => {}
                 (Err(error), Asked::Rate) if was_surely_not_done(error) => steps.on_refusal(),
                 (Err(_), Asked::Rate) => steps.on_doubt(),
-                (Err(_), Asked::Idr) => {}
+                // It has no such thing, and would say so each time.
+                (Err(ureq::Error::StatusCode(400..500)), Asked::Idr) => {}
+                (Err(_), Asked::Idr) => (idr, idr_from) = (true, Instant::now() + IDR_AGAIN),
             }
             match &answer {
                 Ok(()) if is_silent => tracing::info!(host, "the camera answers again"),
@@ -186,6 +192,24 @@ mod tests {
         sender.send(rate(1_400_000)).await.unwrap();
         sender.send(CameraRequest::RecoveryPoint { flow: 0 }).await.unwrap();
         assert_eq!(answer(&listener, OK).await, "GET /request/idr HTTP/1.1", "the rate is not worth a write");
+        drop(sender);
+        timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_recovery_point_is_asked_for_until_it_is_made() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let (sender, requests) = mpsc::channel(8);
+        let task = tokio::spawn(serve(host, requests));
+        sender.send(CameraRequest::RecoveryPoint { flow: 0 }).await.unwrap();
+        let line = answer(&listener, ERROR).await;
+        assert_eq!(line, "GET /request/idr HTTP/1.1");
+        assert_eq!(answer(&listener, OK).await, line, "again");
+        // One that has no such thing is not asked again, but the next time.
+        sender.send(CameraRequest::RecoveryPoint { flow: 0 }).await.unwrap();
+        assert_eq!(answer(&listener, &ERROR.replace("500 Oh", "404 What")).await, line);
+        assert!(timeout(2 * IDR_AGAIN, listener.accept()).await.is_err(), "nothing more");
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
     }

@@ -3,6 +3,8 @@
 //! The device may be open in another program, which takes the pictures from it: controls are the device's, not the
 //! program's. A new bit rate costs such encoders nothing, so they are told often: at once when it falls by 3 %, after 200 ms
 //! when it rises by 5 %.
+//!
+//! That frames had better not be encoded now is nothing that it can be told: its pictures come from the other program.
 #![allow(unsafe_code, reason = "ioctl has no safe form")]
 
 use std::fs::{File, OpenOptions};
@@ -45,8 +47,8 @@ struct Control {
 nix::ioctl_readwrite!(set_control, b'V', 28, Control);
 
 pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequest>) {
-    let mut steps = Steps::new(STEPS);
-    let (mut wants_key_frame, mut is_broken) = (false, false);
+    let mut wanted = Wanted::new();
+    let mut is_broken = false;
     let mut device = None;
     loop {
         let mut request = tokio::select! {
@@ -55,28 +57,14 @@ pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequ
                 Some(request) => Some(request),
                 None => return,
             },
-            () = sleep_until(steps.due()) => None,
+            () = sleep_until(wanted.due()) => None,
         };
         while let Some(next) = request {
-            match next {
-                CameraRequest::Rate { target, .. } => steps.want(target),
-                CameraRequest::RecoveryPoint { .. } => wants_key_frame = true,
-                // Pictures come from the other program.
-                CameraRequest::Hold(_) => {}
-            }
+            wanted.note(next);
             request = requests.try_recv().ok();
         }
-        let rate = steps.poll(Instant::now());
-        let done = open(&mut device, &path).and_then(|device| {
-            if let Some(rate) = rate {
-                set(device, BITRATE, i32::try_from(rate.0).unwrap_or(i32::MAX))?;
-            }
-            if wants_key_frame {
-                set(device, FORCE_KEY_FRAME, 1)?;
-            }
-            Ok(())
-        });
-        wants_key_frame = false;
+        let done =
+            open(&mut device, &path).and_then(|device| wanted.say(Instant::now(), |id, value| set(device, id, value)));
         match done {
             Ok(()) if is_broken => tracing::info!(path = %path.display(), "the encoder does as asked again"),
             Err(error) => {
@@ -84,7 +72,7 @@ pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequ
                     tracing::warn!(path = %path.display(), %error, "the encoder does not do as asked; trying on");
                 }
                 device = None;
-                steps.on_doubt();
+                wanted.on_failure();
                 is_broken = true;
                 sleep(RETRY).await;
                 continue;
@@ -92,6 +80,59 @@ pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequ
             Ok(()) => {}
         }
         is_broken = false;
+    }
+}
+
+/// What the encoder is to do, and what of it it has been told.
+#[derive(Debug)]
+struct Wanted {
+    rate: Steps,
+    /// Until it has been asked for with success.
+    key_frame: bool,
+    /// As far as is known.
+    has_key_frames: bool,
+}
+
+impl Wanted {
+    fn new() -> Self {
+        Self { rate: Steps::new(STEPS), key_frame: false, has_key_frames: true }
+    }
+
+    fn note(&mut self, request: CameraRequest) {
+        match request {
+            CameraRequest::Rate { target, .. } => self.rate.want(target),
+            CameraRequest::RecoveryPoint { .. } => self.key_frame = self.has_key_frames,
+            // Pictures come from the other program.
+            CameraRequest::Hold(_) => {}
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.rate.due().into_iter().chain(self.key_frame.then(Instant::now)).min()
+    }
+
+    /// Sets the controls that are to be set now. What fails is still wanted, after [`Wanted::on_failure`] the rate as well.
+    fn say(&mut self, now: Instant, set: impl Fn(u32, i32) -> io::Result<()>) -> io::Result<()> {
+        if let Some(rate) = self.rate.poll(now) {
+            set(BITRATE, i32::try_from(rate.0).unwrap_or(i32::MAX))?;
+        }
+        if self.key_frame {
+            match set(FORCE_KEY_FRAME, 1) {
+                Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => {
+                    tracing::warn!("the encoder cannot be asked for a key frame");
+                    self.has_key_frames = false;
+                }
+                done => done?,
+            }
+            self.key_frame = false;
+        }
+        Ok(())
+    }
+
+    fn on_failure(&mut self) {
+        // The next time it may be another one, which has been told nothing.
+        self.rate.on_doubt();
+        self.has_key_frames = true;
     }
 }
 
@@ -112,6 +153,8 @@ fn set(device: &File, id: u32, value: i32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use tokio::time::timeout;
 
     use aquila_proto::Bitrate;
@@ -127,6 +170,49 @@ mod tests {
         assert_eq!((BITRATE, FORCE_KEY_FRAME, size_of::<Control>()), (0x0099_09cf, 0x0099_09e5, 8));
         let null = File::options().read(true).write(true).open("/dev/null").unwrap();
         assert_eq!(set(&null, BITRATE, 1).unwrap_err().raw_os_error(), Some(nix::libc::ENOTTY));
+    }
+
+    /// What it is told, by a device that answers key frames with this error.
+    fn said(wanted: &mut Wanted, now: Instant, error: Option<i32>) -> (Vec<u32>, bool) {
+        let told = RefCell::new(Vec::new());
+        let done = wanted.say(now, |id, _| {
+            told.borrow_mut().push(id);
+            let error = error.filter(|_| id == FORCE_KEY_FRAME).map(io::Error::from_raw_os_error);
+            error.map_or(Ok(()), Err)
+        });
+        (told.into_inner(), done.is_ok())
+    }
+
+    #[test]
+    fn a_key_frame_is_wanted_until_it_is_made() {
+        let start = Instant::now();
+        let mut wanted = Wanted::new();
+        wanted.note(rate(1_000_000));
+        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
+        for tries in 0..3 {
+            let now = start + RETRY * tries;
+            assert_eq!(said(&mut wanted, now, Some(nix::libc::EBUSY)), (vec![BITRATE, FORCE_KEY_FRAME], false));
+            wanted.on_failure();
+            assert!(wanted.due().is_some_and(|due| due <= Instant::now()), "nobody has to ask for it again");
+        }
+        let now = start + RETRY * 3;
+        assert_eq!(said(&mut wanted, now, None), (vec![BITRATE, FORCE_KEY_FRAME], true));
+        assert_eq!((said(&mut wanted, now, None), wanted.due()), ((vec![], true), None), "once");
+    }
+
+    #[test]
+    fn an_encoder_without_that_control_is_told_rates_and_not_asked_again() {
+        let start = Instant::now();
+        let mut wanted = Wanted::new();
+        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
+        assert_eq!(said(&mut wanted, start, Some(nix::libc::EINVAL)), (vec![FORCE_KEY_FRAME], true));
+        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
+        wanted.note(rate(1_000_000));
+        assert_eq!(said(&mut wanted, start, Some(nix::libc::EINVAL)), (vec![BITRATE], true));
+        // The next device may have it.
+        wanted.on_failure();
+        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
+        assert_eq!(said(&mut wanted, start + RETRY, None), (vec![BITRATE, FORCE_KEY_FRAME], true));
     }
 
     #[tokio::test]
