@@ -28,6 +28,9 @@ pub fn run(settings: Settings, identity: Identity, reload: Option<Reload>) -> an
         // Before anything is opened, so that being asked to end while starting is heard.
         let reload = reload.filter(|_| !std::io::stdin().is_terminal());
         let termination = termination(reload.is_none())?;
+        // Before there is a session, which has to know how the encoder follows.
+        #[cfg(feature = "gstreamer")]
+        let settings = Settings { video: settings.video.with_encoder()?, ..settings };
         let camera = settings.video.camera.clone();
         let files = settings.mule.clone();
         let carried = settings.gateway.clone().map(|carried| (carried, settings.link.state.clone()));

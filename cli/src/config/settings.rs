@@ -128,6 +128,22 @@ pub struct VideoSettings {
     pub parity: VideoParity,
 }
 
+#[cfg(feature = "gstreamer")]
+impl VideoSettings {
+    /// The same with the encoder that is used where the camera's text leaves that open, and with how it follows.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn with_encoder(mut self) -> Result<Self, aquila_net::camera::CameraError> {
+        if let Some(camera) = self.camera.take() {
+            let camera = camera.chosen()?;
+            self.range = camera.kind().range(self.range.least, self.range.most);
+            self.camera = Some(camera);
+        }
+        Ok(self)
+    }
+}
+
 /// What the defaults depend on: the program's surroundings, read in one place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Environment {

@@ -185,6 +185,24 @@ fn a_single_message_is_replicated_if_it_is_made_control() {
     }
 }
 
+#[cfg(feature = "gstreamer")]
+#[test]
+fn the_session_knows_how_the_encoder_that_was_chosen_follows() {
+    for (h265, software) in [(false, EncoderKind::X264), (true, EncoderKind::X265)] {
+        let text = format!("[video]\ncamera = 'videotestsrc ! encoder'\nh265 = {h265}\nencoder_most = '4Mbit/s'");
+        let video = resolve(&text, Side::Air).unwrap().video;
+        let EncoderRange { least, most, .. } = video.range;
+        let video = match video.with_encoder() {
+            Ok(video) => video,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let kind = video.camera.unwrap().kind();
+        assert_eq!(video.range, kind.range(least, most));
+        // Where there is hardware, that is chosen, and not known.
+        assert!([software, EncoderKind::Unknown].contains(&kind), "{kind}");
+    }
+}
+
 #[test]
 fn cameras_have_flows_and_queues_of_their_own() {
     let text = "[video]\ninputs = [':1?codec=h264', ':2?flow=3&codec=h265']\nqueue_age = '100ms'\nqueue_bytes = '1MiB'";

@@ -43,6 +43,18 @@ pub enum CameraError {
     Io(#[from] std::io::Error),
 }
 
+impl CameraSetup {
+    /// The same with the name of an encoder in the text, so that its kind is known: the best that there is, if that was open.
+    ///
+    /// # Errors
+    /// If the text has no encoder, or there is none here.
+    pub fn chosen(self) -> Result<Self, CameraError> {
+        gst::init()?;
+        let (pipeline, _) = chosen(&self)?;
+        Ok(Self { pipeline, ..self })
+    }
+}
+
 /// A running camera; stops when dropped.
 #[derive(Debug)]
 pub struct GstCamera {

@@ -138,7 +138,7 @@ pub struct CameraSetup {
 }
 
 impl CameraSetup {
-    /// How its encoder follows, as far as that is known before it has been looked for.
+    /// How its encoder follows. Of one that is still open in the text that is not known: see `chosen`.
     pub fn kind(&self) -> EncoderKind {
         Encoder::in_text(&self.pipeline).map_or(EncoderKind::Unknown, Encoder::kind)
     }

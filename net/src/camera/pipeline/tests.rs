@@ -81,10 +81,16 @@ fn an_encoder_is_chosen_where_the_text_leaves_that_open() {
         eprintln!("skipped: there is no {absent}");
         return;
     }
-    let of = |h265| chosen(&CameraSetup { h265, ..setup("videotestsrc ! encoder ") }).unwrap();
+    let open = |h265| CameraSetup { h265, ..setup("videotestsrc ! encoder ") };
+    let of = |h265| chosen(&open(h265)).unwrap();
     let (text, known) = of(true);
     assert!(known.is_h265 && text == format!("videotestsrc ! {}", known.factory), "{text}");
     assert!(!of(false).1.is_h265);
+    for h265 in [true, false] {
+        let made = open(h265).chosen().unwrap();
+        assert_eq!((made.kind(), made.pipeline.as_str()), (of(h265).1.kind(), of(h265).0.as_str()));
+        assert_eq!(made.clone().chosen().unwrap().pipeline, made.pipeline, "it stays");
+    }
     assert!(chosen(&setup("videotestsrc ! my-encoder")).is_err());
 }
 
