@@ -4,6 +4,7 @@ mod command;
 mod ladder;
 mod majestic;
 mod model;
+mod rekeying;
 mod steps;
 mod v4l2;
 
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 
 pub use ladder::{Ladder, LadderError, Rung};
 pub use model::{EncoderKind, EncoderModel, ParseKindError};
+pub use rekeying::Rekeying;
 
 use crate::node::CameraRequest;
 

@@ -6,9 +6,9 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use aquila_net::encoder::Rekeying;
 use aquila_proto::Bitrate;
 
-use super::rekeying::Rekeying;
 use super::{CodecError, Engine, OneSize};
 use crate::camera::{EncodedFrame, Yuv};
 use crate::quality::programs::{self, Missing};

@@ -3,7 +3,6 @@
 mod embedded;
 mod external;
 mod h265;
-mod rekeying;
 
 #[cfg(test)]
 mod tests;

@@ -19,19 +19,20 @@ const MEMORY: f64 = 15.0;
 
 /// What such an encoder works for.
 #[derive(Debug)]
-pub(super) struct Rekeying {
+pub struct Rekeying {
     applied: f64,
     pictures: u32,
     mean: f64,
 }
 
 impl Rekeying {
-    pub(super) fn new(first: u64) -> Self {
+    /// One that works for this at first.
+    pub fn new(first: u64) -> Self {
         Self { applied: first as f64, pictures: 0, mean: first as f64 }
     }
 
     /// What to tell the encoder with the next picture, for which that target is wanted; `recovery`: it will be a recovery point.
-    pub(super) fn told(&mut self, target: u64, recovery: bool) -> u64 {
+    pub fn told(&mut self, target: u64, recovery: bool) -> u64 {
         let target = target as f64;
         self.mean += (target - self.mean) / MEMORY;
         if target < self.applied * URGENT && self.pictures >= LEAST_PICTURES {
