@@ -14,7 +14,7 @@ use gstreamer_app::{AppSink, AppSinkCallbacks};
 use tokio::sync::mpsc;
 
 use super::table::{ANY, CameraSetup, ENCODERS, Encoder, words};
-use crate::encoder::{Ladder, Rung};
+use crate::encoder::{Ladder, Rekeying, Rung};
 use crate::node::{CameraRequest, FrameGate};
 
 /// Why there is no camera.
@@ -63,10 +63,7 @@ pub struct GstCamera {
     skipped: Arc<AtomicU64>,
 }
 
-/// Encoders that begin anew for another rate are told one this seldom, and not of less than a tenth.
-const REKEY_AFTER: Duration = Duration::from_secs(2);
-const REKEY_SHARE: f64 = 0.1;
-/// Others hear of a change of a hundredth.
+/// Encoders that take another rate from the next picture on hear of a change of a hundredth.
 const SHARE: f64 = 0.01;
 /// A pipeline that has ended is started again after this, at first and at most.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
@@ -88,7 +85,8 @@ impl GstCamera {
         let (stop, skipped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (description, known) = chosen(setup)?;
         let sizes = Arc::new(Mutex::new(setup.sizes.clone()));
-        let film = Film { description, known, sizes, to, gate, requests, skipped: skipped.clone() };
+        let recovery = Arc::new(AtomicBool::new(false));
+        let film = Film { description, known, sizes, to, gate, requests, recovery, skipped: skipped.clone() };
         let running = film.play()?;
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
@@ -117,13 +115,14 @@ struct Film {
     to: SocketAddr,
     gate: FrameGate,
     requests: mpsc::Receiver<CameraRequest>,
+    /// The next picture that is encoded has to be a recovery point.
+    recovery: Arc<AtomicBool>,
     skipped: Arc<AtomicU64>,
 }
 
 /// A pipeline that plays; it stops when dropped.
 struct Playing {
     pipeline: gst::Pipeline,
-    source: gst::Pad,
 }
 
 impl Drop for Playing {
@@ -154,8 +153,9 @@ impl Film {
         }
         let sink = encoder.static_pad("sink").ok_or(CameraError::NoPad("sink"))?;
         let source = encoder.static_pad("src").ok_or(CameraError::NoPad("src"))?;
-        let (gate, skipped, told) = (self.gate.clone(), self.skipped.clone(), Mutex::new(None));
-        let weak = encoder.downgrade();
+        let (gate, skipped, recovery) = (self.gate.clone(), self.skipped.clone(), self.recovery.clone());
+        let teller = Mutex::new(Teller::new(known));
+        let weak = (encoder.downgrade(), source.downgrade());
         let (sizes, filter) = (self.sizes.clone(), pipeline.by_name(SIZE).map(|filter| filter.downgrade()));
         sink.add_probe(gst::PadProbeType::BUFFER, move |_, info| match gate.next_frame() {
             Some(rate) => {
@@ -167,8 +167,13 @@ impl Film {
                         filter.set_property("caps", caps(rung));
                     }
                 }
-                if let Some(encoder) = weak.upgrade() {
-                    tell(&encoder, known, rate, &mut told.lock().unwrap_or_else(PoisonError::into_inner));
+                if let (Some(encoder), Some(source)) = (weak.0.upgrade(), weak.1.upgrade()) {
+                    let recovery = recovery.swap(false, Ordering::Relaxed);
+                    let told = teller.lock().unwrap_or_else(PoisonError::into_inner).told(rate, recovery);
+                    told.into_iter().for_each(|rate| set_rate(&encoder, known, rate));
+                    if recovery {
+                        source.send_event(force_key_unit());
+                    }
                 }
                 gst::PadProbeReturn::Ok
             }
@@ -197,7 +202,7 @@ impl Film {
             Ok(gst::FlowSuccess::Ok)
         };
         out.set_callbacks(AppSinkCallbacks::builder().new_sample(send).build());
-        let playing = Playing { pipeline, source };
+        let playing = Playing { pipeline };
         let started = playing.pipeline.set_state(gst::State::Playing);
         started.map_err(|error| CameraError::Start(said(&playing.pipeline).unwrap_or_else(|| error.to_string())))?;
         tracing::info!(encoder = known.factory, "camera started");
@@ -210,8 +215,8 @@ impl Film {
         while !stop.load(Ordering::Relaxed) {
             while let Ok(request) = self.requests.try_recv() {
                 // Rates and pauses it asks for itself.
-                if let (CameraRequest::RecoveryPoint { .. }, Some(playing)) = (request, &playing) {
-                    playing.source.send_event(force_key_unit());
+                if let CameraRequest::RecoveryPoint { .. } = request {
+                    self.recovery.store(true, Ordering::Relaxed);
                 }
             }
             let ended = playing.as_ref().and_then(|playing| said(&playing.pipeline));
@@ -279,20 +284,40 @@ fn caps(Rung { width, height, frames_per_second, .. }: Rung) -> gst::Caps {
         .build()
 }
 
-/// Sets the rate if it is worth it.
-fn tell(encoder: &gst::Element, known: &Encoder, rate: Bitrate, told: &mut Option<(Instant, Bitrate)>) {
-    let now = Instant::now();
-    if let Some((at, before)) = *told {
-        let share = if known.rekeys_on_change { REKEY_SHARE } else { SHARE };
-        let is_little = (rate.0 as f64 - before.0 as f64).abs() < before.0 as f64 * share;
-        if is_little || known.rekeys_on_change && now.saturating_duration_since(at) < REKEY_AFTER {
-            return;
-        }
+/// What rate an encoder works for.
+#[derive(Debug)]
+struct Teller {
+    known: &'static Encoder,
+    told: Option<Bitrate>,
+    /// Of one that begins anew for another rate.
+    rekeying: Option<Rekeying>,
+}
+
+impl Teller {
+    fn new(known: &'static Encoder) -> Self {
+        Self { known, told: None, rekeying: None }
     }
+
+    /// What to tell it with the next picture, for which that rate is wanted, if it is worth it; `recovery`: that will be a recovery
+    /// point.
+    fn told(&mut self, rate: Bitrate, recovery: bool) -> Option<Bitrate> {
+        let (rate, share) = match self.known.rekeys_on_change {
+            true => (self.rekeying.get_or_insert_with(|| Rekeying::new(rate)).told(rate, recovery), 0.0),
+            false => (rate, SHARE),
+        };
+        let is_little = |before: Bitrate| (rate.0.abs_diff(before.0) as f64) < (before.0 as f64 * share).max(1.0);
+        if self.told.is_some_and(is_little) {
+            return None;
+        }
+        self.told = Some(rate);
+        Some(rate)
+    }
+}
+
+fn set_rate(encoder: &gst::Element, known: &Encoder, rate: Bitrate) {
     if encoder.find_property(known.rate.0).is_some() {
         encoder.set_property_from_str(known.rate.0, &known.value(rate));
     }
-    *told = Some((now, rate));
 }
 
 /// Why the pipeline has ended, if it has.

@@ -69,7 +69,7 @@ impl External {
             .map_err(pipe)?;
         let input = process.stdin.take();
         let output = BufReader::with_capacity(1 << 16, process.stdout.take().expect("it is piped"));
-        let rekeying = (engine == Engine::X265).then(|| Rekeying::new(kbps(target)));
+        let rekeying = (engine == Engine::X265).then(|| Rekeying::new(Bitrate::kbps(kbps(target))));
         let mut external = Self { name, process, input, output, rekeying };
         let mut line = String::new();
         let read = external.output.read_line(&mut line);
@@ -116,7 +116,10 @@ impl External {
 impl OneSize for External {
     fn encode(&mut self, picture: &Yuv, target: Bitrate, recovery: bool) -> Result<Option<EncodedFrame>, CodecError> {
         let target = kbps(target);
-        let target = self.rekeying.as_mut().map_or(target, |rekeying| rekeying.told(target, recovery));
+        let target = self.rekeying.as_mut().map_or(target, |rekeying| {
+            let told = rekeying.told(Bitrate::kbps(target), recovery);
+            (told.0 + 500) / 1_000
+        });
         self.talk(picture, target, recovery).map_err(|error| self.complaint(error))
     }
 }

@@ -1,5 +1,7 @@
 //! A real pipeline with GStreamer's test picture. What is not installed is skipped by name.
 
+use aquila_proto::video::{Classifier, Codec, PacketKind, RtpPacket};
+
 use super::*;
 
 fn has(element: &str) -> bool {
@@ -10,9 +12,17 @@ fn setup(pipeline: &str) -> CameraSetup {
     CameraSetup { pipeline: pipeline.to_owned(), sizes: None, h265: false }
 }
 
-/// Films for a while against a node that answers `rate`; gives packets of each tenth of a second, in bytes.
-fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -> Option<Vec<usize>> {
-    let needed = ["videotestsrc", "videoconvert", encoder, "rtph264pay", "rtph265pay", "appsink"];
+/// What came in each tenth of a second.
+#[derive(Debug, Clone, Default)]
+struct Tenth {
+    bytes: usize,
+    recovery_points: usize,
+}
+
+/// Films for a while against a node that answers `rate`, and asks for a recovery point at half time.
+fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -> Option<Vec<Tenth>> {
+    let factory = words(encoder).next().unwrap();
+    let needed = ["videotestsrc", "videoconvert", factory, "rtph264pay", "rtph265pay", "appsink"];
     if let Some(absent) = needed.iter().find(|element| !has(element)) {
         eprintln!("skipped: there is no {absent}");
         return None;
@@ -29,23 +39,28 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
         "videotestsrc is-live=true pattern=snow ! video/x-raw,width=320,height=240,framerate=30/1 ! videoconvert ! {encoder}"
     );
     let camera = GstCamera::start(&setup(&description), socket.local_addr().unwrap(), gate, receiver).unwrap();
-    let (began, mut bytes, mut buffer) = (Instant::now(), vec![0; tenths], [0; 2048]);
+    let (mut classifier, mut recovering, mut half_time) = (Classifier::new(Codec::Auto), None, Some(tenths / 2));
+    let (began, mut came, mut buffer) = (Instant::now(), vec![Tenth::default(); tenths], [0; 2048]);
     loop {
         let tenth = began.elapsed().as_millis() as usize / 100;
         if tenth >= tenths {
             break;
         }
         *answer.lock().unwrap() = rate(tenth);
-        if tenth == tenths / 2 {
+        if half_time.take_if(|half_time| tenth >= *half_time).is_some() {
             let _ = requests.try_send(CameraRequest::RecoveryPoint { flow: 0 });
         }
         if let Ok(len) = socket.recv(&mut buffer) {
-            assert!((12..=1200).contains(&len) && buffer[0] >> 6 == 2, "RTP");
-            bytes[tenth] += len;
+            let packet = RtpPacket::parse(&buffer[..len]).filter(|_| len <= 1200).expect("RTP");
+            came[tenth].bytes += len;
+            let is_recovery = classifier.handle_packet(&packet) == PacketKind::Recovery;
+            if is_recovery && recovering.replace(packet.timestamp) != Some(packet.timestamp) {
+                came[tenth].recovery_points += 1;
+            }
         }
     }
     drop(camera);
-    Some(bytes)
+    Some(came)
 }
 
 #[test]
@@ -68,11 +83,46 @@ fn pictures_are_left_out_before_they_are_encoded_and_rates_are_followed() {
         20..30 => None,
         _ => Some(Bitrate::kbps(400)),
     };
-    let Some(bytes) = film("x264enc", rate, 60) else { return };
-    let sum = |tenths: std::ops::Range<usize>| bytes[tenths].iter().sum::<usize>();
-    assert!(sum(5..20) > 50_000, "{bytes:?}");
-    assert!(sum(22..30) < 2_000, "{bytes:?}");
-    assert!(sum(45..60) > 10_000 && sum(45..60) < 300_000, "{bytes:?}");
+    // Each picture of snow would be another scene, and each second one of them a recovery point.
+    let Some(came) = film("x264enc option-string=scenecut=0", rate, 60) else { return };
+    let sum = |tenths: std::ops::Range<usize>| came[tenths].iter().map(|tenth| tenth.bytes).sum::<usize>();
+    assert!(sum(5..20) > 50_000, "{came:?}");
+    assert!(sum(22..30) < 2_000, "{came:?}");
+    assert!(sum(45..60) > 10_000 && sum(45..60) < 300_000, "{came:?}");
+    assert_eq!(recovery_points(&came, 5..60), 1, "when it was asked for: {came:?}");
+    assert_eq!(recovery_points(&came, 30..34), 1, "{came:?}");
+}
+
+fn recovery_points(came: &[Tenth], tenths: std::ops::Range<usize>) -> usize {
+    came[tenths].iter().map(|tenth| tenth.recovery_points).sum()
+}
+
+#[test]
+fn an_encoder_that_begins_anew_is_told_a_fall_at_once_and_little_at_recovery_points() {
+    let rate = |tenth: usize| match tenth {
+        0..10 => Some(Bitrate::mbps(2)),
+        10..30 => Some(Bitrate::kbps(500)),
+        _ => Some(Bitrate::kbps(520)),
+    };
+    let Some(came) = film("x265enc", rate, 50) else { return };
+    assert_eq!(recovery_points(&came, 10..16), 1, "the fall: {came:?}");
+    assert_eq!(recovery_points(&came, 16..50), 1, "when it was asked for: {came:?}");
+}
+
+#[test]
+fn a_change_is_told_if_it_is_worth_it() {
+    let kbps = |told: Option<Bitrate>| told.map(|rate| rate.0 / 1000);
+    let mut teller = Teller::new(Encoder::of("x264enc").unwrap());
+    let told = [1000, 1009, 1010, 500].map(|rate| kbps(teller.told(Bitrate::kbps(rate), false)));
+    assert_eq!(told, [Some(1000), None, Some(1010), Some(500)]);
+    // Of one that begins anew a single dip is none, and a fall is followed with the next picture.
+    let mut teller = Teller::new(Encoder::of("x265enc").unwrap());
+    let mut told = |rate, recovery| kbps(teller.told(Bitrate::kbps(rate), recovery));
+    assert_eq!(told(1000, false), Some(1000));
+    assert!((0..20).all(|picture| told(if picture == 10 { 750 } else { 1050 }, false).is_none()));
+    assert!(told(1050, true).is_some_and(|told| (1000..1050).contains(&told)), "a recovery point brings the mean");
+    assert!((0..10).all(|_| told(1050, false).is_none()));
+    assert_eq!(told(400, false), Some(400));
 }
 
 #[test]
