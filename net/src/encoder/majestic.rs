@@ -5,7 +5,7 @@
 //! error, is asked again; that is logged once until it answers. What it has surely not done does not count; what it may have
 //! done does, and is asked again less and less often, down to every 30 s.
 //!
-//! It cannot pause: that frames had better not be encoded now, it is not told.
+//! It cannot pause, and is not told when frames had better not be encoded: what it makes then is left out behind it.
 
 use std::time::{Duration, Instant};
 

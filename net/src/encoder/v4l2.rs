@@ -4,7 +4,8 @@
 //! program's. A new bit rate costs such encoders nothing, so they are told often: at once when it falls by 3 %, after 200 ms
 //! when it rises by 5 %.
 //!
-//! That frames had better not be encoded now is nothing that it can be told: its pictures come from the other program.
+//! It is not told when frames had better not be encoded: its pictures come from the other program. What it makes then is left out
+//! behind it.
 #![allow(unsafe_code, reason = "ioctl has no safe form")]
 
 use std::fs::{File, OpenOptions};
