@@ -128,9 +128,9 @@ def follow_srt(pipeline, encoder, kbps):
         time.sleep(Belacoder.STEP_S)
         stats = srt.get_property("stats")
         ok, rtt = stats.get_double("rtt-ms")
-        sent, acked = (stats.get_int64(name)[1] for name in ("packets-sent", "packet-ack-received"))
         if ok:
-            encoder.set_property("bitrate", int(control.update(time.monotonic(), rtt, max(0, sent - acked))))
+            # What waits in the send buffer GStreamer does not tell.
+            encoder.set_property("bitrate", int(control.update(time.monotonic(), rtt, 0)))
 
 
 def again():
