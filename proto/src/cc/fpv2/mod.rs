@@ -141,6 +141,8 @@ const PACKET: Duration = Duration::from_millis(20);
 const MIN_CAPACITY: Bitrate = Bitrate::kbps(30);
 const MAX_WINDOW: ByteCount = ByteCount(64 << 20);
 const MAX_CAPACITY: Bitrate = Bitrate::mbps(1000);
+/// No clock shows more microseconds; what seems to is not believed.
+const MAX_CLOCK_US: u64 = 1 << 60;
 /// The queue above which frames are left out while the encoder makes more than the link carries.
 const SKIP_ABOVE_AT_FLOOR: Duration = Duration::from_millis(10);
 /// What waits at the sender above which frames are left out while others keep the network's queue long.
@@ -376,6 +378,9 @@ impl Controller for Fpv2 {
                 self.company.on_loss();
                 continue;
             };
+            if packet.sent_us.max(arrived_us) >= MAX_CLOCK_US {
+                continue;
+            }
             newest = newest.max(Some(arrived_us));
             newest_sent_us = packet.sent_us.max(newest_sent_us);
             let delay_us = arrived_us as i64 - packet.sent_us as i64;
@@ -391,7 +396,7 @@ impl Controller for Fpv2 {
                 self.trains.on_arrival(now, arrival, base, doubtful_us);
             }
         }
-        let Some(newest) = newest else { return };
+        let Some(newest) = newest.filter(|_| reports.now_us < MAX_CLOCK_US) else { return };
         let back_us = reports.now_us as i64 - newest as i64;
         self.feedback_us.update(now, back_us);
         self.least_feedback_us.update(now, back_us);
