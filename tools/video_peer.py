@@ -5,7 +5,7 @@
     video_peer.py receive TRANSPORT --to ADDRESS --port PORT --log PREFIX
 
 Transports: rtp, fec (RTP with 10 % of ULPFEC), gcc (RTP as WebRTC has it: Google's congestion control by transport-wide feedback, lost packets sent
-again, key frames on request), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (MPEG-TS). FILE holds raw pictures, 1280x720, I420.
+again, key frames on request), srt, srt-adaptive (SRT with a controller like belacoder's), tcp (RTP by RFC 4571). FILE holds raw pictures, 1280x720, I420.
 The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms; with a recovery point every two seconds, but for those whose
 receiver can ask for one (gcc, and ours by --control).
 
@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -35,7 +36,10 @@ RATE = 30
 VBV_MS = 200
 JITTER_MS = 100
 FEC_PERCENT = 10
-RTP_CAPS = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96"
+VIDEO = "media=video,clock-rate=90000,encoding-name=H264,payload=96"
+RTP_CAPS = f"application/x-rtp,{VIDEO}"
+# RFC 4571: each packet after its length.
+RTP_STREAM_CAPS = f"application/x-rtp-stream,{VIDEO}"
 TWCC = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
 GCC_CAPS = f"{RTP_CAPS},extmap-1=(string){TWCC},rtcp-fb-nack=(boolean)true,rtcp-fb-nack-pli=(boolean)true,rtcp-fb-transport-cc=(boolean)true"
 # Of those who find the rate themselves.
@@ -45,33 +49,33 @@ KEY_INT, KEY_INT_ASKED = 60, 1_000_000
 AU_CAPS = "video/x-h264,stream-format=byte-stream,alignment=au"
 SRT_LATENCY_MS = {"srt": 120, "srt-adaptive": 2000}
 
+# Where no profile is named, elements that take RTP alone have the encoder keep to the constrained baseline (RFC 6184, section 8.1).
+PACKETS = "rtph264pay name=pay pt=96 mtu=1200 aggregate-mode=zero-latency ! application/x-rtp,profile-level-id=(string)64001f"
 SENDERS = {
-    "rtp": "rtph264pay pt=96 mtu=1200 aggregate-mode=zero-latency ! udpsink host={to} port={port} sync=false",
-    "fec": "rtph264pay pt=96 mtu=1200 aggregate-mode=zero-latency ! rtpulpfecenc pt=122 percentage={fec}"
-    " ! udpsink host={to} port={port} sync=false",
+    "rtp": "udpsink host={to} port={port} sync=false",
+    "fec": "rtpulpfecenc pt=122 percentage={fec} ! udpsink host={to} port={port} sync=false",
     # Media goes to {port}, the sender's reports to the next, the receiver's come back to the one after.
-    "gcc": "rtph264pay name=pay pt=96 mtu=1200 aggregate-mode=zero-latency ! rtprtxsend name=again max-size-time=1000"
+    "gcc": "rtprtxsend name=again max-size-time=1000"
     " ! rtpgccbwe name=gcc min-bitrate={least} max-bitrate={most} estimated-bitrate={start} ! session.send_rtp_sink"
     " rtpsession name=session rtp-profile=avpf session.send_rtp_src ! udpsink host={to} port={port} sync=false async=false"
     " session.send_rtcp_src ! udpsink host={to} port={reports} sync=false async=false"
     " udpsrc port={feedback} caps=application/x-rtcp ! session.recv_rtcp_sink",
-    "srt": "h264parse ! mpegtsmux alignment=7 ! srtsink name=srt uri=srt://{to}:{port}?mode=caller latency={latency}"
-    " sync=false",
-    "tcp": "h264parse ! mpegtsmux alignment=7 ! tcpclientsink host={to} port={port} sync=false",
+    "srt": "srtsink name=srt uri=srt://{to}:{port}?mode=caller latency={latency} sync=false",
+    "tcp": "rtpstreampay ! fdsink name=tcp sync=false",
 }
 SENDERS["srt-adaptive"] = SENDERS["srt"]
 RECEIVERS = {
     "rtp": "udpsrc port={port} buffer-size=2000000 caps={caps} ! rtpjitterbuffer latency={jitter} ! rtph264depay",
     "fec": "udpsrc port={port} buffer-size=2000000 caps={caps} ! rtpstorage name=storage size-time=220000000"
-    " ! rtpssrcdemux ! {caps} ! rtpjitterbuffer do-lost=true latency={jitter} ! rtpulpfecdec name=fec pt=122"
+    " ! rtpssrcdemux ! {caps} ! rtpjitterbuffer name=jitter do-lost=true latency={jitter} ! rtpulpfecdec name=fec pt=122"
     " ! rtph264depay",
     "gcc": "rtpsession name=session rtp-profile=avpf udpsrc port={port} buffer-size=2000000 caps={caps} ! session.recv_rtp_sink"
     " udpsrc port={reports} caps=application/x-rtcp ! session.recv_rtcp_sink"
     " session.send_rtcp_src ! udpsink host={to} port={feedback} sync=false async=false"
     " session.recv_rtp_src ! rtprtxreceive name=again ! rtpssrcdemux ! rtpjitterbuffer do-lost=true do-retransmission=true"
     " latency={jitter} ! rtpptdemux ! rtph264depay request-keyframe=true",
-    "srt": "srtsrc uri=srt://:{port}?mode=listener latency={latency} ! tsdemux latency=0 ! h264parse",
-    "tcp": "tcpserversrc host=0.0.0.0 port={port} ! tsdemux latency=0 ! h264parse",
+    "srt": "srtsrc uri=srt://:{port}?mode=listener latency={latency} ! {caps} ! rtph264depay",
+    "tcp": "tcpserversrc host=0.0.0.0 port={port} ! {stream} ! rtpstreamdepay ! rtph264depay",
 }
 RECEIVERS["srt-adaptive"] = RECEIVERS["srt"]
 
@@ -179,7 +183,7 @@ def send(args):
     pipeline = Gst.parse_launch(
         f"appsrc name=in format=time is-live=true caps={caps} ! x264enc name=encoder tune=zerolatency speed-preset=superfast"
         f" vbv-buf-capacity={VBV_MS} key-int-max={key_int} threads=1 sliced-threads=false byte-stream=true bitrate={args.kbps}"
-        f" ! {AU_CAPS} ! identity name=tap ! {text}"
+        f" ! {AU_CAPS} ! identity name=tap ! {PACKETS} ! {text}"
     )
     encoder, source, tap = (pipeline.get_by_name(name) for name in ("encoder", "in", "tap"))
     size, hold = SIZE[0] * SIZE[1] * 3 // 2, threading.Event()
@@ -198,6 +202,11 @@ def send(args):
     tap.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, on_unit)
     if args.transport == "gcc":
         follow_gcc(pipeline, encoder)
+    if args.transport == "tcp":
+        # tcpclientsink has no way to turn Nagle's algorithm off.
+        stream_to = socket.create_connection((args.to, args.port))
+        stream_to.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        pipeline.get_by_name("tcp").set_property("fd", stream_to.fileno())
     pipeline.set_state(Gst.State.PLAYING)
     if args.transport == "srt-adaptive":
         threading.Thread(target=follow_srt, args=(pipeline, encoder, args.kbps), daemon=True).start()
@@ -234,6 +243,7 @@ def receive(args):
         reports=args.port + 1,
         feedback=args.port + 2,
         caps=GCC_CAPS if args.transport == "gcc" else RTP_CAPS,
+        stream=RTP_STREAM_CAPS,
         jitter=JITTER_MS,
         latency=SRT_LATENCY_MS.get(args.transport),
     )
@@ -241,6 +251,8 @@ def receive(args):
     storage, fec = pipeline.get_by_name("storage"), pipeline.get_by_name("fec")
     if fec:
         fec.set_property("storage", storage.get_property("internal-storage"))
+        # Where it knows no clock for packets of parity the buffer drops them, and waits for each as for a lost one.
+        pipeline.get_by_name("jitter").connect("request-pt-map", lambda _, pt: Gst.Caps.from_string(RTP_CAPS.replace("96", str(pt))))
     if args.transport == "gcc":
         pipeline.get_by_name("again").set_property("payload-type-map", again())
         # What may be asked for is in the caps: without them no request for a packet or a recovery point would leave.
