@@ -1,5 +1,6 @@
 """`aquila gateway`: real sockets on both sides of a radio that loses and damages packets, and gateways that are killed."""
 
+import contextlib
 import fcntl
 import glob
 import os
@@ -32,8 +33,11 @@ class Air:
             each.settimeout(0.2)
         self.ends = [places.free_port(socket.SOCK_DGRAM) for _ in range(2)]
         self.over = False
-        for end in range(2):
-            threading.Thread(target=self.carry, args=(end,), daemon=True).start()
+        # Of each end, the packets that came from it, and when the last one did.
+        self.came, self.last = [0, 0], [None, None]
+        self.threads = [threading.Thread(target=self.carry, args=(end,), daemon=True) for end in range(2)]
+        for thread in self.threads:
+            thread.start()
 
     def carry(self, end):
         while not self.over:
@@ -41,14 +45,21 @@ class Air:
                 packet = bytearray(self.sockets[end].recv(4096))
             except (TimeoutError, OSError):
                 continue
+            self.came[end], self.last[end] = self.came[end] + 1, time.monotonic()
             if self.random.random() < self.lost:
                 continue
             if self.random.random() < self.wrong:
                 packet[self.random.randrange(len(packet))] ^= 1 << self.random.randrange(8)
-            self.sockets[1 - end].sendto(packet, ("127.0.0.1", self.ends[1 - end]))
+            with contextlib.suppress(OSError):  # What cannot be sent is lost, as on any radio.
+                self.sockets[1 - end].sendto(packet, ("127.0.0.1", self.ends[1 - end]))
 
     def spec(self, end):
         return f"udp:127.0.0.1:{self.ends[end]}>127.0.0.1:{self.sockets[end].getsockname()[1]},rate=5M"
+
+    def stands(self, end):
+        """What came from an end, for a complaint."""
+        ago = "none" if self.last[end] is None else f"the last {time.monotonic() - self.last[end]:.1f} s ago"
+        return f"{self.came[end]} packets sent, {ago}{'' if self.threads[end].is_alive() else ', no longer carried'}"
 
     def stop(self):
         self.over = True
@@ -119,6 +130,18 @@ class Gateways:
     def kill(self, side):
         self.programs[side].end(signal.SIGKILL)
 
+    def stands(self):
+        """How both sides stand, for a complaint."""
+        for program in self.programs.values():
+            if program.process.poll() is None:
+                program.process.send_signal(signal.SIGUSR1)  # It reports its flows.
+        time.sleep(0.5)
+        said = []
+        for end, side in enumerate(("air", "ground")):
+            sent = self.air.stands(end) if self.air else ""
+            said.append(stands(self.programs[side], self.bench.path(f"state-{side}"), sent))
+        return "\n".join(said)
+
 
 def custody(state):
     """Logs of the connections in custody; that of a connection before may be on its way out."""
@@ -138,6 +161,15 @@ def have_end(logs):
                 return True
             records = records[17 + int.from_bytes(records[9:13], "big") :]
     return False
+
+
+def stands(program, state, sent=""):
+    """Whether a program runs, what it `sent`, what it has in custody, and the end of its log, for a complaint."""
+    code = program.process.poll()
+    logs = [f"{os.path.basename(log)}{' with its end' if have_end([log]) else ''}" for log in sorted(custody(state))]
+    lines = "".join(f"\n    {line}" for line in program.text().splitlines()[-6:])
+    runs = "runs" if code is None else f"ended with {code}"
+    return f"{program.name} {runs}; {sent}{'; ' if sent else ''}in custody: {', '.join(logs) or 'nothing'}; its log ends:{lines}"
 
 
 def all_of(connection):
@@ -272,7 +304,7 @@ def killed(bench):
         gateways.start("ground", forwards)
         if is_whole:
             again = time.monotonic()
-            wait_for_end(number, target, before, sent)
+            wait_for_end(number, target, before, sent, gateways.stands)
             waits.append(time.monotonic() - again)
             whole += 1
         else:
@@ -386,7 +418,7 @@ def by_link_killed(bench):
         if number == 2:
             time.sleep(3)
             rig.relay.tell("outage end")
-        wait_for_end(number, target, before, sent)
+        wait_for_end(number, target, before, sent, lambda: stands(rig.ground, rig.state["ground"]))
     return "4 of 4 whole, one of them through an outage"
 
 
@@ -412,12 +444,12 @@ def push(connection, sent):
         pass
 
 
-def wait_for_end(number, target, first, sent):
-    """Waits until a connection since the `first` brought just this, and ended well."""
+def wait_for_end(number, target, first, sent, how):
+    """Waits until a connection since the `first` brought just this, and ended well. If none does, `how()` says more."""
     try:
         wait_until(f"the end of {number}", lambda: ends(target, first, sent), 30)
     except Failed as error:
-        raise Failed(f"{error}; {came(target, first, sent)}") from error
+        raise Failed(f"{error}; {came(target, first, sent)}\n{how()}") from error
 
 
 def came(target, first, sent):

@@ -95,9 +95,7 @@ impl Endpoint {
             }
             Err(_) => {
                 self.counters.forged += 1;
-                // One that cannot be opened, since we have restarted, may begin a handshake.
-                let news = self.security.take_news();
-                self.on_news(now, news);
+                self.on_unopened(now);
             }
         }
     }
@@ -127,15 +125,17 @@ impl Endpoint {
             });
             if let Some(mut whole) = whole
                 && let Ok(decoded) = self.codec.decode(&mut whole)
-                && let Ok((segment, news)) = Self::open(&mut self.security, now, decoded)
             {
-                self.counters.combined += 1;
-                self.counters.segments_in += 1;
-                if believed {
-                    self.meter.on_combined();
+                if let Ok((segment, news)) = Self::open(&mut self.security, now, decoded) {
+                    self.counters.combined += 1;
+                    self.counters.segments_in += 1;
+                    if believed {
+                        self.meter.on_combined();
+                    }
+                    self.on_news(now, news);
+                    return self.on_authentic(now, segment);
                 }
-                self.on_news(now, news);
-                return self.on_authentic(now, segment);
+                self.on_unopened(now);
             }
         }
         if let Some(at) = at
@@ -168,6 +168,22 @@ impl Endpoint {
         self.events.push_back(EndpointEvent::Associated { restarted });
     }
 
+    /// A segment that cannot be opened, since we have restarted, may begin a handshake, or say that our answer was not heard.
+    fn on_unopened(&mut self, now: Instant) {
+        let news = self.security.take_news();
+        self.on_news(now, news);
+        if self.security.wants_to_send() {
+            self.answer_again(now);
+        }
+    }
+
+    /// The initiator has not heard our answer yet.
+    fn answer_again(&mut self, now: Instant) {
+        if !self.config.security.initiates && self.greets() && self.greeting.is_none() {
+            self.greeting = Some(Greeting { due: now + *GREETING.start() / 4, wait: *GREETING.start() });
+        }
+    }
+
     fn on_authentic(&mut self, now: Instant, segment: Authentic) {
         let Authentic { header, place, repeated, plaintext } = segment;
         self.heard = Some(now);
@@ -175,9 +191,8 @@ impl Endpoint {
         self.guard.on_segment(place);
         self.copies.forget(&header);
         self.belief.on_whole(&header);
-        if !self.config.security.initiates && self.greets() && self.greeting.is_none() && header.extension_words > 0 {
-            // It has not heard our answer yet.
-            self.greeting = Some(Greeting { due: now + *GREETING.start() / 4, wait: *GREETING.start() });
+        if header.extension_words > 0 {
+            self.answer_again(now);
         }
         let (mut told, mut body) = (Told::default(), &plaintext[..]);
         if header.flags.contains(Flags::OPTIONS) {

@@ -332,6 +332,26 @@ fn a_port_that_nobody_listens_on_and_a_restart_end_connections() {
 }
 
 #[test]
+fn a_restarted_responder_answers_until_it_is_heard() {
+    let mut world = World::new(path(0.0, 0.0), 11, |_| {});
+    let config = ConnectionConfig::stream(TransferMode::Reliable);
+    world.ends[1].listen(0..=9, config);
+    let id = world.ends[0].connect(world.now, config, Port(5), Port(6)).unwrap();
+    world.ends[0].send(id, bytes(10), Some(1)).unwrap();
+    world.run(2000 * MS);
+    world.restart(1, 2);
+    world.events = Default::default();
+    // It cannot open what the first message comes with, has nothing to say of its own, and its first answer is lost.
+    world.ends[0].begin(world.now);
+    let mut out = Vec::new();
+    assert!(world.ends[0].poll_transmit(world.now, &mut out).is_some());
+    world.ends[1].handle_segment(world.now, 0, &mut out);
+    assert!(world.ends[1].poll_transmit(world.now, &mut out).is_some());
+    world.run(500 * MS);
+    assert!(world.events[0].contains(&EndpointEvent::Closed { connection: id, reason: Closed::PeerRestarted }));
+}
+
+#[test]
 fn the_code_follows_the_bit_errors() {
     for (wrong, least, most, ms) in [(0.0, 0, 3, 3500), (1e-5, 1, 6, 3500), (1e-4, 5, 16, 3600), (1e-3, 15, 64, 4000)] {
         let mut world = World::new(path(wrong, 0.0), 9, |config| config.protection = Protection::default());

@@ -57,7 +57,9 @@ impl Security {
     /// The responder's part: a new association if the message is genuine and newer than all before.
     /// One that came in a segment which was opened is authentic, and not limited.
     pub(super) fn accept_first(&mut self, now: Instant, hello: &Hello<'_>, authentic: bool) {
-        if self.associations.iter().any(|known| known.first == *hello.message) {
+        if let Some(place) = self.associations.iter().position(|known| known.first == *hello.message) {
+            // Our answer was lost.
+            self.unsent |= place == 0 && !self.associations[0].heard;
             return;
         }
         if self.filter.sign(HelloKind::First, hello.message, None) != hello.filter {
