@@ -1,53 +1,25 @@
 //! What MAVLink says of the radio reaches the controller, until somebody asks the modem itself.
 
+mod scripted;
+
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aquila_emu::{PathConfig, Queue};
 use aquila_lab::pair::{Pair, PairConfig};
-use aquila_proto::cc::{Controller, Load, Radio, Reports};
+use aquila_proto::Side;
+use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
-use aquila_proto::{Bitrate, ByteCount, Side};
+
+use self::scripted::{Script, Scripted};
 
 /// Writes down what it is told.
 #[derive(Debug)]
 struct Listener(Arc<Mutex<Vec<Radio>>>);
 
-impl Controller for Listener {
-    fn name(&self) -> &'static str {
-        "listener"
-    }
-
-    fn on_reports(&mut self, _: Instant, _: Reports<'_>) {}
-
-    fn on_radio(&mut self, _: Instant, radio: &Radio) {
+impl Script for Listener {
+    fn on_radio(&mut self, radio: &Radio) {
         self.0.lock().unwrap().push(*radio);
-    }
-
-    fn on_path_change(&mut self, _: Instant) {}
-
-    fn window(&self, _: Instant) -> ByteCount {
-        ByteCount(1 << 20)
-    }
-
-    fn pacing_rate(&self, _: Instant) -> Bitrate {
-        Bitrate::mbps(100)
-    }
-
-    fn target_rate(&self) -> Bitrate {
-        Bitrate::mbps(2)
-    }
-
-    fn may_encode(&self, _: Instant, _: Load) -> bool {
-        true
-    }
-
-    fn capacity(&self) -> Bitrate {
-        Bitrate::mbps(3)
-    }
-
-    fn queue_delay(&self) -> Duration {
-        Duration::ZERO
     }
 }
 
@@ -77,7 +49,7 @@ fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
     pair.connect();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = heard.clone();
-    pair.session(Side::Air).set_controller(move || Box::new(Listener(listener.clone())));
+    pair.session(Side::Air).set_controller(move || Box::new(Scripted(Listener(listener.clone()))));
     let say = |pair: &mut Pair, frames: &[Frame]| {
         frames.iter().for_each(|frame| pair.send_frame(Side::Air, frame));
         let until = pair.elapsed() + Duration::from_millis(500);

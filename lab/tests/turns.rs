@@ -1,12 +1,16 @@
 //! A picture asks for its turn before it is encoded, and may have to wait for it.
 
-use std::time::{Duration, Instant};
+mod scripted;
+
+use std::time::Duration;
 
 use aquila_emu::{PathConfig, Queue};
 use aquila_lab::frames;
 use aquila_lab::pair::{Pair, PairConfig};
-use aquila_proto::cc::{Controller, Load, Reports};
-use aquila_proto::{Bitrate, ByteCount, FrameTurn, Side};
+use aquila_proto::cc::Load;
+use aquila_proto::{Bitrate, FrameTurn, Side};
+
+use self::scripted::{Script, Scripted};
 
 const DELAY: Duration = Duration::from_millis(1);
 
@@ -21,42 +25,14 @@ struct Reluctant {
     patience: Duration,
 }
 
-impl Controller for Reluctant {
-    fn name(&self) -> &'static str {
-        "reluctant"
-    }
-
-    fn on_reports(&mut self, _: Instant, _: Reports<'_>) {}
-
-    fn on_path_change(&mut self, _: Instant) {}
-
-    fn window(&self, _: Instant) -> ByteCount {
-        ByteCount(1 << 20)
-    }
-
-    fn pacing_rate(&self, _: Instant) -> Bitrate {
-        Bitrate::mbps(100)
-    }
-
-    fn target_rate(&self) -> Bitrate {
-        Bitrate::mbps(2)
-    }
-
-    fn may_encode(&self, _: Instant, load: Load) -> bool {
+impl Script for Reluctant {
+    fn may_encode(&self, load: Load) -> bool {
         assert!(load.waited.is_zero() || load.until_frame.is_zero(), "it is there");
         load.waited >= self.until
     }
 
     fn patience(&self) -> Duration {
         self.patience
-    }
-
-    fn capacity(&self) -> Bitrate {
-        Bitrate::mbps(3)
-    }
-
-    fn queue_delay(&self) -> Duration {
-        ms(0)
     }
 }
 
@@ -73,7 +49,7 @@ fn turns(interval_ms: u64, until_ms: u64, patience_ms: u64) -> Vec<Option<u64>> 
         pair.run_until(ms(500 + interval_ms * u64::from(frame + 1)));
     }
     let (until, patience) = (ms(until_ms), ms(patience_ms));
-    pair.session(Side::Air).set_controller(|| Box::new(Reluctant { until, patience }));
+    pair.session(Side::Air).set_controller(|| Box::new(Scripted(Reluctant { until, patience })));
     let mut out = Vec::new();
     for frame in 10..30u16 {
         let mut waited = ms(0);

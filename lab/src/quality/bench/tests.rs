@@ -67,6 +67,20 @@ fn what_does_not_fit_looks_bad_and_live_looks_worse() {
 }
 
 #[test]
+fn a_constant_link_looks_nearly_as_good_as_its_codec_can() {
+    let plan = PLAN
+        .replace("kind = \"udp\"", "kind = \"aquila\"")
+        .replace("\"4 s\"", "\"9 s\"")
+        .replace("\"1 s\"", "\"5 s\"")
+        .replace("{ rate = \"RATE\" }", "{ rate = \"10 Mbit/s\", least = \"200 kbit/s\", follow = true, asks = true }");
+    let sessions = film_plan(&plan, Sizes::One((320, 180)), &mut |_| {});
+    let outcome = &sessions[0].contenders[0];
+    let share = outcome.of_oracle["live_over_100"];
+    assert!(share.psnr_db > 0.97 && share.ssim > 0.97, "{outcome:?}");
+    assert!(outcome.delivered == 1.0 && outcome.used.unwrap() > 0.75, "{outcome:?}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_figures() {
     let figures = || serde_json::to_string(&filmed("800 kbit/s")).unwrap();
     assert_eq!(figures(), figures());
