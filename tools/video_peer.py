@@ -36,12 +36,12 @@ RATE = 30
 VBV_MS = 200
 JITTER_MS = 100
 FEC_PERCENT = 10
-VIDEO = "media=video,clock-rate=90000,encoding-name=H264,payload=96"
+VIDEO = "media=video,clock-rate=90000,encoding-name=H264"
 RTP_CAPS = f"application/x-rtp,{VIDEO}"
 # RFC 4571: each packet after its length.
 RTP_STREAM_CAPS = f"application/x-rtp-stream,{VIDEO}"
 TWCC = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
-GCC_CAPS = f"{RTP_CAPS},extmap-1=(string){TWCC},rtcp-fb-nack=(boolean)true,rtcp-fb-nack-pli=(boolean)true,rtcp-fb-transport-cc=(boolean)true"
+GCC_CAPS = f"{RTP_CAPS},payload=96,extmap-1=(string){TWCC},rtcp-fb-nack=(boolean)true,rtcp-fb-nack-pli=(boolean)true,rtcp-fb-transport-cc=(boolean)true"
 # Of those who find the rate themselves.
 LEAST_KBPS, MOST_KBPS = 150, 10_000
 # Pictures between recovery points: two seconds, or never where they are asked for.
@@ -242,8 +242,8 @@ def receive(args):
         port=args.port,
         reports=args.port + 1,
         feedback=args.port + 2,
-        caps=GCC_CAPS if args.transport == "gcc" else RTP_CAPS,
-        stream=RTP_STREAM_CAPS,
+        caps=GCC_CAPS if args.transport == "gcc" else f"{RTP_CAPS},payload=96",
+        stream=f"{RTP_STREAM_CAPS},payload=96",
         jitter=JITTER_MS,
         latency=SRT_LATENCY_MS.get(args.transport),
     )
@@ -252,7 +252,7 @@ def receive(args):
     if fec:
         fec.set_property("storage", storage.get_property("internal-storage"))
         # Where it knows no clock for packets of parity the buffer drops them, and waits for each as for a lost one.
-        pipeline.get_by_name("jitter").connect("request-pt-map", lambda _, pt: Gst.Caps.from_string(RTP_CAPS.replace("96", str(pt))))
+        pipeline.get_by_name("jitter").connect("request-pt-map", lambda _, pt: Gst.Caps.from_string(f"{RTP_CAPS},payload={pt}"))
     if args.transport == "gcc":
         pipeline.get_by_name("again").set_property("payload-type-map", again())
         # What may be asked for is in the caps: without them no request for a packet or a recovery point would leave.
