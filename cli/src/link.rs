@@ -132,9 +132,9 @@ fn film(node: &mut Node, setup: &aquila_net::camera::CameraSetup) -> anyhow::Res
         let local = if to.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
         to.set_ip(local);
     }
-    let (requests, asked) = tokio::sync::mpsc::channel(64);
-    let camera = aquila_net::camera::GstCamera::start(setup, to, node.frame_gate(), asked)?;
-    node.set_camera(requests);
+    let (sender, wishes) = watch::channel(aquila_net::node::CameraWishes::default());
+    let camera = aquila_net::camera::GstCamera::start(setup, to, node.frame_gate(), wishes)?;
+    node.set_camera(sender);
     Ok(camera)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 35] = [
+const SHIPPED: [(&str, &str); 36] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -25,6 +25,7 @@ const SHIPPED: [(&str, &str); 35] = [
     ("shifts", include_str!("../scenarios/shifts.toml")),
     ("modem", include_str!("../scenarios/modem.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),
+    ("seldom", include_str!("../scenarios/seldom.toml")),
     ("start", include_str!("../scenarios/start.toml")),
     ("loss", include_str!("../scenarios/loss.toml")),
     ("loss-on-air", include_str!("../scenarios/loss-on-air.toml")),

@@ -12,6 +12,7 @@ mod lane;
 mod network;
 mod picture;
 mod snapshot;
+mod wishes;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,13 +27,14 @@ use aquila_proto::mavlink::router::{EndpointConfig, EndpointKind, Router, Router
 use aquila_proto::mavlink::{EndpointId, Frame, RadioReporter, Version};
 use aquila_proto::quic::{MemoryTickets, QuicConfig, TicketStore, TlsError};
 use aquila_proto::session::{Arrival, BearerConfig};
-use aquila_proto::{BearerId, Bitrate, Class, LinkState, Output, Session, SessionConfig, Side};
+use aquila_proto::{BearerId, Class, LinkState, Output, Session, SessionConfig, Side};
 use tokio::sync::{mpsc, watch};
 
 pub use config::{NodeConfig, Role};
 pub use gate::FrameGate;
 use picture::PictureLog;
 pub use snapshot::Snapshots;
+pub use wishes::{CameraRate, CameraWishes};
 
 use crate::bearer::BearerSpec;
 use crate::encoder;
@@ -53,25 +55,6 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 const VIDEO_CHANNEL: usize = 4096;
 /// Inputs handled before others get their turn.
 const BURST: usize = 16;
-
-/// What the link wants of the camera.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum CameraRequest {
-    /// Make this much, over all flows.
-    Rate {
-        /// What is to come.
-        target: Bitrate,
-        /// What to tell it, so that it does: see [`Event::TargetRate`].
-        asked: Bitrate,
-    },
-    /// Make a recovery point.
-    RecoveryPoint {
-        /// Which camera.
-        flow: u8,
-    },
-    /// Encode nothing until told otherwise, see [`Event::Hold`].
-    Hold(bool),
-}
 
 /// What happened to the link, for a display.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,7 +127,7 @@ pub struct Node {
     status: Option<StatusServer>,
     snapshots: Snapshots,
     published: watch::Sender<StatusSnapshot>,
-    camera: Option<mpsc::Sender<CameraRequest>>,
+    camera: Option<watch::Sender<CameraWishes>>,
     wanted: Option<mpsc::Receiver<Vec<BearerSpec>>>,
     files: Option<Contact>,
     gateway: Option<SessionEnd>,
@@ -272,9 +255,9 @@ impl Node {
         self.published.subscribe()
     }
 
-    /// What the link wants of the camera goes to `requests`; what does not fit is dropped.
-    pub fn set_camera(&mut self, requests: mpsc::Sender<CameraRequest>) {
-        self.camera = Some(requests);
+    /// What the link wants of the camera goes there.
+    pub fn set_camera(&mut self, camera: watch::Sender<CameraWishes>) {
+        self.camera = Some(camera);
     }
 
     /// Lists of the bearers that there are to be from now on, if this side connects: others are added and taken away as these
@@ -526,10 +509,12 @@ impl Node {
         self.names.get(&bearer).cloned().unwrap_or_else(|| bearer.to_string())
     }
 
-    fn ask_camera(&self, request: CameraRequest) {
-        tracing::debug!(?request, "camera");
+    fn ask_camera(&self, wish: impl FnOnce(&mut CameraWishes)) {
         if let Some(camera) = &self.camera {
-            let _ = camera.try_send(request);
+            camera.send_modify(|wishes| {
+                wish(wishes);
+                tracing::debug!(?wishes, "camera");
+            });
         }
     }
 

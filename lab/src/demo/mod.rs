@@ -19,7 +19,7 @@ use anyhow::{Context, anyhow};
 use aquila_emu::Profile;
 use aquila_net::bearer::BearerSpec;
 use aquila_net::mavlink::EndpointSpec;
-use aquila_net::node::{FrameGate, Node, NodeConfig, Role};
+use aquila_net::node::{CameraWishes, FrameGate, Node, NodeConfig, Role};
 use aquila_net::status::StatusSnapshot;
 use aquila_net::video::{Flow, VideoSpec};
 use aquila_proto::identity::Identity;
@@ -255,8 +255,8 @@ impl Demo {
         let camera = VideoSpec { address: free_udp_port()?, codec: aquila_proto::video::Codec::H264, flow: None };
         air.cameras = vec![(Flow::default(), camera)];
         air.encoder_range = picture::RANGE;
-        let (requests, camera_requests) = mpsc::channel(64);
-        let air = Running::start("air", air, tell.clone(), Some(requests))?;
+        let (sender, wishes) = watch::channel(CameraWishes::default());
+        let air = Running::start("air", air, tell.clone(), Some(sender))?;
 
         wait_for_link(&air.snapshots, &ground.snapshots, bearers)?;
         let mut demo = Self {
@@ -308,7 +308,7 @@ impl Demo {
                 Ok(())
             })?;
         }
-        demo.spawn("camera", move || picture::film(to_camera, &gate, camera_requests, &log, &flag))?;
+        demo.spawn("camera", move || picture::film(to_camera, &gate, wishes, &log, &flag))?;
         demo.spawn("viewer", move || picture::watch(&viewer, &pictures, &stop))?;
         Ok(demo)
     }
@@ -489,7 +489,7 @@ impl Running {
         name: &str,
         config: NodeConfig,
         tell: mpsc::Sender<Happening>,
-        camera: Option<mpsc::Sender<aquila_net::node::CameraRequest>>,
+        camera: Option<watch::Sender<CameraWishes>>,
     ) -> anyhow::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, started) = std::sync::mpsc::channel();

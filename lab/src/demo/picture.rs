@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aquila_net::encoder::EncoderKind;
-use aquila_net::node::{CameraRequest, FrameGate};
+use aquila_net::node::{CameraWishes, FrameGate};
 use aquila_proto::cc::EncoderRange;
 use aquila_proto::{Bitrate, Side};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use super::links::Links;
 use crate::camera::{
@@ -143,7 +143,7 @@ impl PictureLog {
 pub fn film(
     to: SocketAddr,
     gate: &FrameGate,
-    mut requests: mpsc::Receiver<CameraRequest>,
+    mut wishes: watch::Receiver<CameraWishes>,
     log: &PictureLog,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
@@ -152,6 +152,7 @@ pub fn film(
     let mut encoder = Encoder::new(EncoderConfig { bitrate: FIRST_RATE, ..EncoderConfig::default() })?;
     let mut packetizer = Packetizer::new(PacketizerConfig::default());
     log.target.store(FIRST_RATE.0, Ordering::Relaxed);
+    let mut heard = CameraWishes::default();
     let start = Instant::now();
     for number in 0.. {
         let due = start + Duration::from_secs(1) * number / FRAME_RATE;
@@ -159,13 +160,12 @@ pub fn film(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        while let Ok(request) = requests.try_recv() {
-            match request {
-                CameraRequest::RecoveryPoint { .. } => encoder.request_idr(),
-                // It asks before each frame.
-                CameraRequest::Rate { .. } | CameraRequest::Hold(_) => {}
-            }
+        // For rates, and whether to film at all, it asks before each frame.
+        let wanted = *wishes.borrow_and_update();
+        if wanted.recovery_points_since(&heard).next().is_some() {
+            encoder.request_idr();
         }
+        heard = wanted;
         let filmed = Instant::now();
         let picture = scene.render(number);
         log.lock().frames.push(Filmed { at: filmed, shown: None });

@@ -24,7 +24,7 @@ pub use programs::{ProgramPlan, RunPlan};
 pub use sweep::{SweepPlan, Variant};
 pub use traffic::{
     ActionKind, ActionPlan, ChangePlan, CompanyPlan, ContenderKind, ContenderPlan, ModemPlan, OutagePlan, PathChange,
-    Reconnect, TrafficKind, TrafficPlan, VideoTraffic,
+    Reconnect, Told, TrafficKind, TrafficPlan, VideoTraffic,
 };
 pub use units::{Drift, Rate, Share, Size, Time};
 

@@ -170,9 +170,25 @@ pub struct VideoTraffic {
     /// Size of a recovery point over that of other frames.
     #[serde(default = "all")]
     pub recovery: f64,
+    /// Such a recovery point is made each time when so long has passed, whoever asks; other frames are as much smaller.
+    pub recovery_every: Option<Time>,
     /// The encoder asks before each frame whether to make it.
     #[serde(default)]
     pub asks: bool,
+    /// How it is told, if it does not ask.
+    #[serde(default)]
+    pub told: Told,
+}
+
+/// How an encoder is told rates that does not ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// Each, as it comes, and to pause: as a program is.
+    #[default]
+    Often,
+    /// Few, as OpenIPC's majestic.
+    Seldom,
 }
 
 /// Datagrams.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
-use aquila_net::encoder::EncoderKind;
+use aquila_net::encoder::{EncoderKind, MAJESTIC_STEPS, Steps};
 use aquila_proto::cc::{EncoderRange, Radio, Response};
 use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
@@ -20,7 +20,7 @@ use super::oracle::{Knowing, Truth};
 use crate::ends::{End, EndConfig, Stored};
 use crate::frames;
 use crate::pair::IP_UDP;
-use crate::plan::{ContenderPlan, Plan, Reconnect, TrafficKind, TrafficPlan, VideoTraffic};
+use crate::plan::{ContenderPlan, Plan, Reconnect, Told, TrafficPlan, VideoTraffic};
 
 const GROUND: ([u8; 4], u16) = ([203, 0, 113, 1], 9_400);
 const AIR_PORT: u16 = 40_000;
@@ -55,6 +55,10 @@ pub struct Aquila {
     target: Option<Bitrate>,
     recovery: bool,
     asks: bool,
+    /// It has been told to pause.
+    held: bool,
+    /// When it is told another rate, if that is seldom.
+    steps: Option<Steps>,
     /// There is always more of a file to send.
     bulk: bool,
     output: VecDeque<Output>,
@@ -83,8 +87,9 @@ impl Aquila {
         encoder: Option<EncoderKind>,
     ) -> Result<Self, String> {
         let traffic = &plan.traffic();
-        let is_video = |traffic: &&&TrafficPlan| matches!(traffic.kind(), Ok(TrafficKind::Video(_)));
-        let cameras = traffic.iter().filter(is_video).count();
+        let videos = traffic.iter().filter_map(|traffic| traffic.video);
+        let (cameras, asks) = (videos.clone().count(), videos.clone().any(|video| video.asks));
+        let is_told_seldom = !asks && videos.clone().any(|video| video.told == Told::Seldom);
         let congestion = contender.congestion().map_err(|name| format!("'{name}' is no controller"))?;
         let modelled = encoder_range(traffic);
         let encoder = match encoder {
@@ -129,7 +134,9 @@ impl Aquila {
             rtp_seq: 0,
             target: None,
             recovery: false,
-            asks: traffic.iter().any(|traffic| matches!(traffic.kind(), Ok(TrafficKind::Video(video)) if video.asks)),
+            asks,
+            held: false,
+            steps: is_told_seldom.then(|| Steps::new(MAJESTIC_STEPS)),
             bulk: contender.bulk,
             output: VecDeque::new(),
         };
@@ -308,7 +315,12 @@ impl Aquila {
                 }
                 self.drain(now, node);
             }
-            Event::TargetRate { asked, .. } if node == 0 => self.target = Some(asked),
+            Event::TargetRate { asked, lasting, .. } if node == 0 => match &mut self.steps {
+                Some(steps) => steps.want(now, lasting),
+                None => self.target = Some(asked),
+            },
+            // Whoever is told seldom cannot pause either.
+            Event::Hold(hold) if node == 0 => self.held = hold && self.steps.is_none(),
             Event::RecoveryPointWanted { .. } if node == 0 => self.recovery = true,
             _ => {}
         }
@@ -438,8 +450,13 @@ impl Contender for Aquila {
 
     fn next_frame(&mut self, now: Instant, node: usize, _: usize, waited: Duration) -> Wanted {
         let shown = self.clocks[node].shown(now);
+        if let Some(told) = self.steps.as_mut().and_then(|steps| steps.poll(now)) {
+            self.target = Some(told);
+            self.note(node, format!("the camera is told {} kbit/s", told.0 / 1000));
+        }
         let turn = match (self.asks, self.target) {
             (true, _) => self.ends[node].session.next_frame(shown, waited),
+            (false, _) if self.held => FrameTurn::LeaveOut,
             (false, Some(told)) => FrameTurn::Encode(told),
             (false, None) => return Wanted::default(),
         };

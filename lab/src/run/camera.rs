@@ -56,9 +56,13 @@ impl SizeModel {
 }
 
 impl FrameEncoder for SizeModel {
-    fn encode(&mut self, _: u64, rate: Bitrate, recovery: bool) -> Option<Encoded> {
+    fn encode(&mut self, number: u64, rate: Bitrate, recovery: bool) -> Option<Encoded> {
         let VideoTraffic { rate: most, least, frames_per_second, variation, response, recovery: factor, .. } =
             self.video;
+        let period = self.video.recovery_every.map(|every| {
+            let frames = every.get().as_secs_f64() * f64::from(frames_per_second);
+            (frames.round() as u64).max(1)
+        });
         let least = least.map_or(Bitrate::ZERO, |least| least.bitrate());
         let wanted = rate.min(most.bitrate()).max(least);
         self.rate += (wanted.0 as f64 - self.rate) * response;
@@ -68,10 +72,13 @@ impl FrameEncoder for SizeModel {
             // The mean of what comes out is the target.
             bytes *= (variation * self.normal() - variation * variation / 2.0).exp();
         }
-        let recovery = std::mem::take(&mut self.first) || recovery;
+        let is_due = period.is_some_and(|period| number.is_multiple_of(period));
+        let recovery = std::mem::take(&mut self.first) || recovery || is_due;
         if recovery {
             bytes *= factor;
         }
+        // The mean over a period is the target, too.
+        bytes /= period.map_or(1.0, |period| 1.0 + (factor - 1.0) / period as f64);
         Some(Encoded { bytes: (bytes as usize).max(crate::frames::RTP_MIN), recovery })
     }
 }

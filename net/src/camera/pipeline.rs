@@ -11,11 +11,11 @@ use aquila_proto::Bitrate;
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app::{AppSink, AppSinkCallbacks};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use super::table::{ANY, CameraSetup, ENCODERS, Encoder, words};
 use crate::encoder::{Ladder, Rekeying, Rung};
-use crate::node::{CameraRequest, FrameGate};
+use crate::node::{CameraWishes, FrameGate};
 
 /// Why there is no camera.
 #[derive(Debug, thiserror::Error)]
@@ -79,14 +79,14 @@ impl GstCamera {
         setup: &CameraSetup,
         to: SocketAddr,
         gate: FrameGate,
-        requests: mpsc::Receiver<CameraRequest>,
+        wishes: watch::Receiver<CameraWishes>,
     ) -> Result<Self, CameraError> {
         gst::init()?;
         let (stop, skipped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (description, known) = chosen(setup)?;
         let sizes = Arc::new(Mutex::new(setup.sizes.clone()));
         let recovery = Arc::new(AtomicBool::new(false));
-        let film = Film { description, known, sizes, to, gate, requests, recovery, skipped: skipped.clone() };
+        let film = Film { description, known, sizes, to, gate, wishes, recovery, skipped: skipped.clone() };
         let running = film.play()?;
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
@@ -114,7 +114,7 @@ struct Film {
     sizes: Arc<Mutex<Option<Ladder>>>,
     to: SocketAddr,
     gate: FrameGate,
-    requests: mpsc::Receiver<CameraRequest>,
+    wishes: watch::Receiver<CameraWishes>,
     /// The next picture that is encoded has to be a recovery point.
     recovery: Arc<AtomicBool>,
     skipped: Arc<AtomicU64>,
@@ -212,13 +212,14 @@ impl Film {
     /// Until told to stop: passes requests on, and starts the pipeline again when it has ended.
     fn serve(mut self, first: Playing, stop: &AtomicBool) {
         let (mut playing, mut again, mut pause) = (Some(first), Instant::now(), PAUSES[0]);
+        let mut heard = CameraWishes::default();
         while !stop.load(Ordering::Relaxed) {
-            while let Ok(request) = self.requests.try_recv() {
-                // Rates and pauses it asks for itself.
-                if let CameraRequest::RecoveryPoint { .. } = request {
-                    self.recovery.store(true, Ordering::Relaxed);
-                }
+            // Rates and pauses it asks for itself.
+            let wishes = *self.wishes.borrow_and_update();
+            if wishes.recovery_points_since(&heard).next().is_some() {
+                self.recovery.store(true, Ordering::Relaxed);
             }
+            heard = wishes;
             let ended = playing.as_ref().and_then(|playing| said(&playing.pipeline));
             if let Some(reason) = ended {
                 tracing::warn!(reason, ?pause, "the camera has ended; starting it again");

@@ -17,18 +17,21 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::ladder::{Ladder, Rung};
 use super::steps::Steps;
 use super::{EncoderKind, sleep_until};
-use crate::node::CameraRequest;
+use crate::node::CameraWishes;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -36,31 +39,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const WORKED: Duration = Duration::from_secs(60);
 /// A program that does not read for so long is as good as gone.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// From the polite request to end to the other one.
+const GRACE: Duration = Duration::from_secs(1);
 
-pub(super) async fn serve(command: String, mut wanted: Wanted, mut requests: mpsc::Receiver<CameraRequest>) {
+pub(super) async fn serve(command: String, mut wanted: Wanted, mut camera: watch::Receiver<CameraWishes>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let began = Instant::now();
-        match start(&command) {
-            Ok((mut child, stdin)) => {
+        match Program::start(&command) {
+            Ok(mut program) => {
                 tracing::info!(command, "encoder started");
                 wanted.forget();
-                match tell(&mut requests, &mut child, stdin, &mut wanted).await {
+                let ended = tell(&mut camera, &mut program, &mut wanted).await;
+                program.end().await;
+                match ended {
                     Ended::Node => return,
                     Ended::Program(reason) => tracing::warn!(command, reason, "the encoder is gone; starting it again"),
                 }
-                let _ = child.kill().await;
             }
             Err(error) => tracing::warn!(command, %error, "the encoder cannot be started; trying on"),
         }
         pause = if began.elapsed() >= WORKED { FIRST_PAUSE } else { pause };
-        sleep(pause).await;
+        let again = Instant::now() + pause;
         pause = (pause * 2).min(LONGEST_PAUSE);
-        while let Ok(request) = requests.try_recv() {
-            wanted.note(Instant::now(), request);
-        }
-        if requests.is_closed() {
-            return;
+        loop {
+            tokio::select! {
+                () = sleep_until(Some(again)) => break,
+                changed = camera.changed() => if changed.is_err() { return },
+            }
+            wanted.note(Instant::now(), *camera.borrow_and_update());
         }
     }
 }
@@ -70,47 +77,70 @@ enum Ended {
     Program(String),
 }
 
-fn start(command: &str) -> std::io::Result<(Child, ChildStdin)> {
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
-    let mut child = shell.spawn()?;
-    let stdin = child.stdin.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
-    Ok((child, stdin))
+/// A program, and what it has started: a group of processes that ends as one.
+struct Program {
+    shell: Child,
+    stdin: ChildStdin,
+    group: Pid,
+}
+
+impl Program {
+    fn start(command: &str) -> io::Result<Self> {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).kill_on_drop(true);
+        let mut shell = shell.spawn()?;
+        let stdin = shell.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let group = shell.id().and_then(|id| i32::try_from(id).ok()).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { shell, stdin, group: Pid::from_raw(group) })
+    }
+
+    /// Ends all of it, and waits until it has.
+    async fn end(mut self) {
+        let _ = killpg(self.group, Signal::SIGTERM);
+        let gone = async {
+            loop {
+                let _ = self.shell.try_wait();
+                if killpg(self.group, None).is_err() {
+                    return;
+                }
+                sleep(GRACE / 50).await;
+            }
+        };
+        if timeout(GRACE, gone).await.is_err() {
+            let _ = killpg(self.group, Signal::SIGKILL);
+            let _ = self.shell.wait().await;
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // If nobody had the time to wait.
+        let _ = killpg(self.group, Signal::SIGTERM);
+    }
 }
 
 /// Until one of both ends.
-async fn tell(
-    requests: &mut mpsc::Receiver<CameraRequest>,
-    child: &mut Child,
-    mut stdin: ChildStdin,
-    wanted: &mut Wanted,
-) -> Ended {
+async fn tell(camera: &mut watch::Receiver<CameraWishes>, program: &mut Program, wanted: &mut Wanted) -> Ended {
     let mut lines = String::new();
     loop {
         wanted.say(Instant::now(), &mut lines);
         if !lines.is_empty() {
-            match timeout(PATIENCE, stdin.write_all(lines.as_bytes())).await {
+            match timeout(PATIENCE, program.stdin.write_all(lines.as_bytes())).await {
                 Ok(Ok(())) => wanted.recovery.clear(),
                 Ok(Err(error)) => return Ended::Program(error.to_string()),
                 Err(_) => return Ended::Program("it does not read".to_owned()),
             }
             lines.clear();
         }
-        let mut request = tokio::select! {
-            request = requests.recv() => match request {
-                Some(request) => Some(request),
-                None => return Ended::Node,
-            },
-            status = child.wait() => {
+        tokio::select! {
+            changed = camera.changed() => if changed.is_err() { return Ended::Node },
+            status = program.shell.wait() => {
                 return Ended::Program(status.map_or_else(|error| error.to_string(), |status| status.to_string()));
             }
-            () = sleep_until(wanted.due()) => None,
-        };
-        // Of several rates only the newest is of interest.
-        while let Some(next) = request {
-            wanted.note(Instant::now(), next);
-            request = requests.try_recv().ok();
+            () = sleep_until(wanted.due()) => {}
         }
+        wanted.note(Instant::now(), *camera.borrow_and_update());
     }
 }
 
@@ -119,7 +149,8 @@ async fn tell(
 pub(super) struct Wanted {
     rate: Steps,
     size: Option<Ladder>,
-    hold: bool,
+    /// What was wanted last.
+    heard: CameraWishes,
     told_hold: bool,
     /// Until the line is written.
     recovery: BTreeSet<u8>,
@@ -128,20 +159,17 @@ pub(super) struct Wanted {
 impl Wanted {
     pub(super) fn new(kind: EncoderKind, size: Option<Ladder>) -> Self {
         let rate = Steps::new(kind.model().steps());
-        Self { rate, size, hold: false, told_hold: false, recovery: BTreeSet::new() }
+        Self { rate, size, heard: CameraWishes::default(), told_hold: false, recovery: BTreeSet::new() }
     }
 
-    fn note(&mut self, now: Instant, request: CameraRequest) {
-        match request {
-            CameraRequest::Rate { target, asked } => {
-                self.rate.want(asked);
-                if let Some(size) = &mut self.size {
-                    size.want(now, target);
-                }
-            }
-            CameraRequest::Hold(hold) => self.hold = hold,
-            CameraRequest::RecoveryPoint { flow } => drop(self.recovery.insert(flow)),
+    fn note(&mut self, now: Instant, wishes: CameraWishes) {
+        if let Some(rate) = wishes.rate {
+            self.rate.want(now, rate.asked);
+            // A size is for longer than the queue of the moment.
+            self.size.iter_mut().for_each(|size| size.want(now, rate.lasting));
         }
+        self.recovery.extend(wishes.recovery_points_since(&self.heard));
+        self.heard = wishes;
     }
 
     /// Another program, which has been told nothing. What comes then need not begin with a recovery point: it may drive an encoder
@@ -165,8 +193,9 @@ impl Wanted {
         if let Some(rate) = self.rate.poll(now) {
             let _ = writeln!(lines, "{{\"bitrate_bps\":{}}}", rate.0);
         }
-        if self.hold != std::mem::replace(&mut self.told_hold, self.hold) {
-            let _ = writeln!(lines, "{{\"hold\":{}}}", self.hold);
+        let hold = self.heard.hold;
+        if hold != std::mem::replace(&mut self.told_hold, hold) {
+            let _ = writeln!(lines, "{{\"hold\":{hold}}}");
         }
         for flow in &self.recovery {
             let _ = writeln!(lines, "{{\"recovery_point\":{flow}}}");
@@ -179,9 +208,10 @@ mod tests {
     use aquila_proto::Bitrate;
 
     use super::*;
+    use crate::node::CameraRate;
 
-    fn rate(rate: u64) -> CameraRequest {
-        CameraRequest::Rate { target: Bitrate(rate), asked: Bitrate(rate) }
+    fn rate(rate: u64) -> Option<CameraRate> {
+        Some(CameraRate { asked: Bitrate(rate), lasting: Bitrate(rate) })
     }
 
     async fn read(path: &std::path::Path, until: &str) -> String {
@@ -201,18 +231,18 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         // It reads two lines and ends.
         let command = format!("for i in 1 2; do read line; echo \"$line\" >> {}; done", path.display());
-        let (sender, requests) = mpsc::channel(8);
+        let (sender, camera) = watch::channel(CameraWishes::default());
         let wanted = Wanted::new(EncoderKind::Unknown, None);
-        let task = tokio::spawn(serve(command, wanted, requests));
-        sender.send(rate(500_000)).await.unwrap();
+        let task = tokio::spawn(serve(command, wanted, camera));
+        sender.send_modify(|wishes| wishes.rate = rate(500_000));
         read(&path, "{\"bitrate_bps\":500000}\n").await;
-        sender.send(CameraRequest::RecoveryPoint { flow: 3 }).await.unwrap();
+        sender.send_modify(|wishes| wishes.ask_recovery_point(3));
         read(&path, "{\"recovery_point\":3}\n").await;
         sleep(Duration::from_millis(100)).await;
-        sender.send(rate(750_000)).await.unwrap();
+        sender.send_modify(|wishes| wishes.rate = rate(750_000));
         let all = read(&path, "{\"bitrate_bps\":750000}\n").await;
         assert_eq!(all.lines().count(), 3, "the newest rate only: {all}");
-        sender.send(CameraRequest::Hold(true)).await.unwrap();
+        sender.send_modify(|wishes| wishes.hold = true);
         read(&path, "{\"hold\":true}\n").await;
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
@@ -226,19 +256,77 @@ mod tests {
         // The first ends at once, and the second reads.
         let file = path.display();
         let command = format!("test -e {file} && exec cat >> {file}; touch {file}");
-        let (sender, requests) = mpsc::channel(8);
-        let task = tokio::spawn(serve(command, Wanted::new(EncoderKind::Unknown, None), requests));
+        let (sender, camera) = watch::channel(CameraWishes::default());
+        let task = tokio::spawn(serve(command, Wanted::new(EncoderKind::Unknown, None), camera));
         while !path.exists() {
             sleep(Duration::from_millis(10)).await;
         }
         // While it is gone.
         sleep(FIRST_PAUSE / 4).await;
-        sender.send(CameraRequest::RecoveryPoint { flow: 3 }).await.unwrap();
-        sender.send(rate(500_000)).await.unwrap();
+        sender.send_modify(|wishes| wishes.ask_recovery_point(3));
+        sender.send_modify(|wishes| wishes.rate = rate(500_000));
         let all = read(&path, "\"recovery_point\"").await;
         assert_eq!(all, "{\"bitrate_bps\":500000}\n{\"recovery_point\":3}\n");
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Whether a process of this number is there, and no zombie.
+    fn is_alive(pid: &str) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        status.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_ended_while_the_program_was_gone_is_over_for_the_next() {
+        let path = std::env::temp_dir().join(format!("aquila-hold-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        // The first is told to pause, and ends.
+        let file = path.display();
+        let command =
+            format!("if test -e {file}; then exec cat >> {file}; fi; read line; read line; echo first > {file}");
+        let (sender, camera) = watch::channel(CameraWishes::default());
+        let task = tokio::spawn(serve(command, Wanted::new(EncoderKind::X264, None), camera));
+        sender.send_modify(|wishes| (wishes.rate, wishes.hold) = (rate(500_000), true));
+        read(&path, "first").await;
+        // Much is wanted until the next one is there.
+        for n in 0..500 {
+            sender.send_modify(|wishes| wishes.rate = rate(500_000 + 1000 * n));
+            tokio::task::yield_now().await;
+        }
+        sender.send_modify(|wishes| (wishes.rate, wishes.hold) = (rate(700_000), false));
+        let all = read(&path, "bitrate").await;
+        assert_eq!(all, "first\n{\"bitrate_bps\":700000}\n");
+        drop(sender);
+        timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_program_has_started_ends_with_it() {
+        let path = std::env::temp_dir().join(format!("aquila-group-{}", std::process::id()));
+        // Deaf to polite requests, and something behind it that reads.
+        let deaf = format!("sh -c 'trap \"\" TERM; echo $$ > {}; exec sleep 100' | sleep 100", path.display());
+        for drops in [false, true] {
+            let _ = std::fs::remove_file(&path);
+            let command = if drops { deaf.replace("trap \"\" TERM; ", "") } else { deaf.clone() };
+            let program = Program::start(&command).unwrap();
+            let pid = read(&path, "\n").await;
+            assert!(is_alive(&pid));
+            if drops {
+                drop(program)
+            } else {
+                program.end().await
+            }
+            for _ in 0..200 {
+                if !is_alive(&pid) {
+                    break;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+            assert!(!is_alive(&pid), "dropped: {drops}");
+        }
         std::fs::remove_file(&path).unwrap();
     }
 
@@ -253,17 +341,22 @@ mod tests {
             lines
         };
         assert_eq!(said(&mut wanted, 0), "");
-        wanted.note(start, rate(3_000_000));
+        let mut wishes = rate(3_000_000).map(CameraWishes::from).unwrap();
+        wanted.note(start, wishes);
         let first = "{\"size\":\"1280x720\",\"fps\":30}\n{\"bitrate_bps\":3000000}\n";
         assert_eq!(said(&mut wanted, 0), first);
         for _ in 0..3 {
-            wanted.note(start, CameraRequest::RecoveryPoint { flow: 1 });
+            wishes.ask_recovery_point(1);
+            wanted.note(start, wishes);
         }
-        wanted.note(start, CameraRequest::Hold(true));
+        wishes.hold = true;
+        wanted.note(start, wishes);
         assert_eq!(said(&mut wanted, 10), "{\"hold\":true}\n{\"recovery_point\":1}\n");
-        wanted.note(start, rate(1_000_000));
+        wishes.rate = rate(1_000_000);
+        wanted.note(start, wishes);
         assert_eq!(said(&mut wanted, 20), "{\"bitrate_bps\":1000000}\n");
-        wanted.note(start, CameraRequest::Rate { target: Bitrate(1_900_000), asked: Bitrate(2_500_000) });
+        wishes.rate = Some(CameraRate { asked: Bitrate(2_500_000), lasting: Bitrate(1_900_000) });
+        wanted.note(start, wishes);
         assert_eq!(
             said(&mut wanted, 21),
             "{\"bitrate_bps\":2500000}\n",

@@ -13,13 +13,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 pub use ladder::{Ladder, LadderError, Rung};
+pub use majestic::STEPS as MAJESTIC_STEPS;
 pub use model::{EncoderKind, EncoderModel, ParseKindError};
 pub use rekeying::Rekeying;
+pub use steps::{StepConfig, Steps};
 
-use crate::node::CameraRequest;
+use crate::node::CameraWishes;
 
 /// An encoder, and what is known of it.
 #[derive(Debug, Clone)]
@@ -97,19 +99,16 @@ impl fmt::Display for EncoderSpec {
     }
 }
 
-/// Requests that wait for an encoder; what comes beyond is dropped, and the next rate says it again.
-const WAITING: usize = 64;
-
 /// Starts to serve an encoder; must be called within a tokio runtime. It ends when the sender is dropped.
-pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> mpsc::Sender<CameraRequest> {
-    let (sender, requests) = mpsc::channel(WAITING);
+pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> watch::Sender<CameraWishes> {
+    let (sender, camera) = watch::channel(CameraWishes::default());
     match spec {
         EncoderSpec::Command(command) => {
             let wanted = command::Wanted::new(*kind, sizes.clone());
-            tokio::spawn(command::serve(command.clone(), wanted, requests))
+            tokio::spawn(command::serve(command.clone(), wanted, camera))
         }
-        EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), requests)),
-        EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), requests)),
+        EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), camera)),
+        EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), camera)),
     };
     sender
 }

@@ -90,13 +90,16 @@ impl EncoderKind {
 impl EncoderModel {
     /// When it is told another rate, and what.
     pub(super) const fn steps(self) -> StepConfig {
-        let (down_ms, up_ms, down_share, up_share) = match self.rekeys_on_change {
-            true => (500, 5_000, 0.1, 0.2),
-            false => (0, 0, 0.01, 0.01),
+        let (down_ms, up_ms, lower_ms, higher_ms, down_share, up_share) = match self.rekeys_on_change {
+            true => (500, 5_000, 200, 2_000, 0.1, 0.2),
+            false => (0, 0, 0, 0, 0.01, 0.01),
         };
         StepConfig {
+            share: 1.0,
             down_after: Duration::from_millis(down_ms),
             up_after: Duration::from_millis(up_ms),
+            lower_for: Duration::from_millis(lower_ms),
+            higher_for: Duration::from_millis(higher_ms),
             down_share,
             up_share,
             an_hour: u32::MAX,

@@ -1,29 +1,36 @@
-//! An encoder of the kernel's (V4L2), such as a Raspberry Pi's, through its controls: bit rate and "make a key frame".
+//! A camera of the kernel's (V4L2) that encodes what it films, through its controls: bit rate and "make a key frame".
 //!
-//! The device may be open in another program, which takes the pictures from it: controls are the device's, not the
-//! program's. A new bit rate costs such encoders nothing, so they are told often: at once when it falls by 3 %, after 200 ms
+//! The device may be open in another program, which takes the pictures from it: a camera's controls are the device's, not the
+//! program's. Those of an encoder that takes raw pictures from a program (memory to memory, as a Raspberry Pi's at /dev/video11) are the
+//! program's own, and of no use to anybody else (kernel documentation, Video Memory-To-Memory Interface): such a device is refused, and
+//! what to do instead is said. A new bit rate costs such cameras nothing, so they are told often: at once when it falls by 3 %, after 200 ms
 //! when it rises by 5 %.
 //!
 //! It is not told when frames had better not be encoded: its pictures come from the other program. What it makes then is left out
 //! behind it.
+//!
+//! A driver may take its time, and a broken one does for ever: a thread of its own talks to it.
 #![allow(unsafe_code, reason = "ioctl has no safe form")]
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use super::sleep_until;
 use super::steps::{StepConfig, Steps};
-use crate::node::CameraRequest;
+use crate::node::CameraWishes;
 
 const STEPS: StepConfig = StepConfig {
+    share: 1.0,
     down_after: Duration::from_millis(20),
     up_after: Duration::from_millis(200),
+    lower_for: Duration::ZERO,
+    higher_for: Duration::ZERO,
     down_share: 0.03,
     up_share: 0.05,
     an_hour: u32::MAX,
@@ -32,10 +39,15 @@ const STEPS: StepConfig = StepConfig {
 };
 /// A device that is not there, or refuses, is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);
+/// A driver that has not answered for so long is said to hang.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `V4L2_CID_CODEC_BASE` is 0x00990900 (linux/v4l2-controls.h).
 const BITRATE: u32 = 0x0099_0900 + 207;
 const FORCE_KEY_FRAME: u32 = 0x0099_0900 + 229;
+/// `V4L2_CAP_VIDEO_M2M_MPLANE`, `V4L2_CAP_VIDEO_M2M` and `V4L2_CAP_DEVICE_CAPS` (linux/videodev2.h).
+const MEMORY_TO_MEMORY: u32 = 0x4000 | 0x8000;
+const HAS_OWN: u32 = 0x8000_0000;
 
 /// `struct v4l2_control` (linux/videodev2.h).
 #[repr(C)]
@@ -44,43 +56,59 @@ struct Control {
     value: i32,
 }
 
-// VIDIOC_S_CTRL is _IOWR('V', 28, struct v4l2_control).
-nix::ioctl_readwrite!(set_control, b'V', 28, Control);
+/// `struct v4l2_capability`.
+#[repr(C)]
+#[derive(Default)]
+struct Capability {
+    driver: [u8; 16],
+    card: [u8; 32],
+    bus_info: [u8; 32],
+    version: u32,
+    /// Of all of the hardware, and of this device of it.
+    capabilities: u32,
+    own: u32,
+    reserved: [u32; 3],
+}
 
-pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequest>) {
+// VIDIOC_S_CTRL is _IOWR('V', 28, struct v4l2_control), and VIDIOC_QUERYCAP _IOR('V', 0, struct v4l2_capability).
+nix::ioctl_readwrite!(set_control, b'V', 28, Control);
+nix::ioctl_read!(query_capability, b'V', 0, Capability);
+
+pub(super) async fn serve(path: PathBuf, mut camera: watch::Receiver<CameraWishes>) {
+    let mut device = match Device::start({
+        let path = path.clone();
+        move || open(&path)
+    }) {
+        Ok(device) => device,
+        Err(error) => return tracing::error!(path = %path.display(), %error, "the encoder cannot be told anything"),
+    };
     let mut wanted = Wanted::new();
     let mut is_broken = false;
-    let mut device = None;
     loop {
-        let mut request = tokio::select! {
+        tokio::select! {
             biased;
-            request = requests.recv() => match request {
-                Some(request) => Some(request),
-                None => return,
-            },
-            () = sleep_until(wanted.due()) => None,
-        };
-        while let Some(next) = request {
-            wanted.note(next);
-            request = requests.try_recv().ok();
+            changed = camera.changed() => if changed.is_err() { return },
+            () = sleep_until(wanted.due()) => {}
         }
-        let done =
-            open(&mut device, &path).and_then(|device| wanted.say(Instant::now(), |id, value| set(device, id, value)));
-        match done {
-            Ok(()) if is_broken => tracing::info!(path = %path.display(), "the encoder does as asked again"),
-            Err(error) => {
-                if !is_broken {
-                    tracing::warn!(path = %path.display(), %error, "the encoder does not do as asked; trying on");
+        wanted.note(Instant::now(), *camera.borrow_and_update());
+        while let Some((control, value)) = wanted.next(Instant::now()) {
+            let done = device.set(control, value, PATIENCE).await;
+            match wanted.on_set(control, done) {
+                Ok(()) if is_broken => {
+                    tracing::info!(path = %path.display(), "the encoder does as asked again");
+                    is_broken = false;
                 }
-                device = None;
-                wanted.on_failure();
-                is_broken = true;
-                sleep(RETRY).await;
-                continue;
+                Ok(()) => {}
+                Err(error) => {
+                    if !is_broken {
+                        tracing::warn!(path = %path.display(), %error, "the encoder does not do as asked; trying on");
+                    }
+                    is_broken = true;
+                    sleep(RETRY).await;
+                    break;
+                }
             }
-            Ok(()) => {}
         }
-        is_broken = false;
     }
 }
 
@@ -88,6 +116,8 @@ pub(super) async fn serve(path: PathBuf, mut requests: mpsc::Receiver<CameraRequ
 #[derive(Debug)]
 struct Wanted {
     rate: Steps,
+    /// What was wanted last.
+    heard: CameraWishes,
     /// Until it has been asked for with success.
     key_frame: bool,
     /// As far as is known.
@@ -96,52 +126,125 @@ struct Wanted {
 
 impl Wanted {
     fn new() -> Self {
-        Self { rate: Steps::new(STEPS), key_frame: false, has_key_frames: true }
+        Self { rate: Steps::new(STEPS), heard: CameraWishes::default(), key_frame: false, has_key_frames: true }
     }
 
-    fn note(&mut self, request: CameraRequest) {
-        match request {
-            CameraRequest::Rate { target, .. } => self.rate.want(target),
-            CameraRequest::RecoveryPoint { .. } => self.key_frame = self.has_key_frames,
-            // Pictures come from the other program.
-            CameraRequest::Hold(_) => {}
+    fn note(&mut self, now: Instant, wishes: CameraWishes) {
+        if let Some(rate) = wishes.rate {
+            self.rate.want(now, rate.asked);
         }
+        let is_asked = wishes.recovery_points_since(&self.heard).next().is_some();
+        self.key_frame |= is_asked && self.has_key_frames;
+        // Pictures come from the other program: it cannot be told to pause.
+        self.heard = wishes;
     }
 
     fn due(&self) -> Option<Instant> {
         self.rate.due().into_iter().chain(self.key_frame.then(Instant::now)).min()
     }
 
-    /// Sets the controls that are to be set now. What fails is still wanted, after [`Wanted::on_failure`] the rate as well.
-    fn say(&mut self, now: Instant, set: impl Fn(u32, i32) -> io::Result<()>) -> io::Result<()> {
-        if let Some(rate) = self.rate.poll(now) {
-            set(BITRATE, i32::try_from(rate.0).unwrap_or(i32::MAX))?;
-        }
+    /// The control to set now, and its value; [`Wanted::on_set`] is to be told what came of it. A key frame first: a device that has none of
+    /// the other control may have this.
+    fn next(&mut self, now: Instant) -> Option<(u32, i32)> {
         if self.key_frame {
-            match set(FORCE_KEY_FRAME, 1) {
-                Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => {
-                    tracing::warn!("the encoder cannot be asked for a key frame");
-                    self.has_key_frames = false;
-                }
-                done => done?,
-            }
-            self.key_frame = false;
+            return Some((FORCE_KEY_FRAME, 1));
         }
-        Ok(())
+        self.rate.poll(now).map(|rate| (BITRATE, i32::try_from(rate.0).unwrap_or(i32::MAX)))
     }
 
-    fn on_failure(&mut self) {
+    /// What failed is still wanted.
+    fn on_set(&mut self, control: u32, done: io::Result<()>) -> io::Result<()> {
+        let error = match done {
+            Ok(()) => {
+                self.key_frame &= control != FORCE_KEY_FRAME;
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if control == FORCE_KEY_FRAME && error.raw_os_error() == Some(nix::libc::EINVAL) {
+            tracing::warn!("the encoder cannot be asked for a key frame");
+            (self.has_key_frames, self.key_frame) = (false, false);
+            return Ok(());
+        }
         // The next time it may be another one, which has been told nothing.
         self.rate.on_doubt();
         self.has_key_frames = true;
+        Err(error)
     }
 }
 
-fn open<'a>(device: &'a mut Option<File>, path: &PathBuf) -> io::Result<&'a File> {
-    if device.is_none() {
-        *device = Some(OpenOptions::new().read(true).write(true).open(path)?);
+/// A thread that sets controls. It ends with this, or, if its driver hangs, with the process.
+struct Device {
+    asks: std::sync::mpsc::Sender<Ask>,
+    /// The answer to what the driver has been at for too long.
+    late: Option<oneshot::Receiver<io::Result<()>>>,
+}
+
+struct Ask {
+    control: u32,
+    value: i32,
+    done: oneshot::Sender<io::Result<()>>,
+}
+
+/// Sets a control.
+type Set = Box<dyn Fn(u32, i32) -> io::Result<()>>;
+
+impl Device {
+    /// One that is opened by this: before the first control is set, and again after each failure.
+    fn start(open: impl Fn() -> io::Result<Set> + Send + 'static) -> io::Result<Self> {
+        let (asks, asked) = std::sync::mpsc::channel::<Ask>();
+        std::thread::Builder::new().name("v4l2".into()).spawn(move || {
+            let mut device = None;
+            for Ask { control, value, done } in asked {
+                let answer = match device.take().map_or_else(&open, Ok) {
+                    Ok(set) => set(control, value).map(|()| device = Some(set)),
+                    Err(error) => Err(error),
+                };
+                let _ = done.send(answer);
+            }
+        })?;
+        Ok(Self { asks, late: None })
     }
-    device.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+
+    /// Waits for at most so long.
+    async fn set(&mut self, control: u32, value: i32, patience: Duration) -> io::Result<()> {
+        if let Some(mut late) = self.late.take()
+            && timeout(patience, &mut late).await.is_err()
+        {
+            self.late = Some(late);
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let (done, mut answer) = oneshot::channel();
+        self.asks.send(Ask { control, value, done }).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        match timeout(patience, &mut answer).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())),
+            Err(_) => {
+                self.late = Some(answer);
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<Set> {
+    let device = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut capability = Capability::default();
+    // SAFETY: the descriptor is open, and the kernel writes one `v4l2_capability`, which lives until the call returns.
+    unsafe { query_capability(device.as_raw_fd(), &raw mut capability) }?;
+    if capability.is_memory_to_memory() {
+        return Err(io::Error::other(
+            "it encodes what a program gives it, and only that program can set its rate: let Aquila film (camera = \"... ! \
+             v4l2h264enc\"), or write exec: and a command that tells that program",
+        ));
+    }
+    Ok(Box::new(move |control, value| set(&device, control, value)))
+}
+
+impl Capability {
+    fn is_memory_to_memory(&self) -> bool {
+        let own = if self.capabilities & HAS_OWN != 0 { self.own } else { self.capabilities };
+        own & MEMORY_TO_MEMORY != 0
+    }
 }
 
 fn set(device: &File, id: u32, value: i32) -> io::Result<()> {
@@ -154,74 +257,131 @@ fn set(device: &File, id: u32, value: i32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use tokio::time::timeout;
 
     use aquila_proto::Bitrate;
 
     use super::*;
+    use crate::node::CameraRate;
 
-    fn rate(rate: u64) -> CameraRequest {
-        CameraRequest::Rate { target: Bitrate(rate), asked: Bitrate(rate) }
+    fn wishes(rate: u64, recovery_points: u32) -> CameraWishes {
+        let rate = CameraRate { asked: Bitrate(rate), lasting: Bitrate(rate) };
+        let mut wishes = CameraWishes::from(rate);
+        (0..recovery_points).for_each(|_| wishes.ask_recovery_point(0));
+        wishes
     }
 
     #[test]
     fn numbers_are_those_of_the_kernel() {
         assert_eq!((BITRATE, FORCE_KEY_FRAME, size_of::<Control>()), (0x0099_09cf, 0x0099_09e5, 8));
+        assert_eq!(size_of::<Capability>(), 104);
         let null = File::options().read(true).write(true).open("/dev/null").unwrap();
         assert_eq!(set(&null, BITRATE, 1).unwrap_err().raw_os_error(), Some(nix::libc::ENOTTY));
+        assert_eq!(open("/dev/null".as_ref()).err().unwrap().raw_os_error(), Some(nix::libc::ENOTTY));
     }
 
-    /// What it is told, by a device that answers key frames with this error.
-    fn said(wanted: &mut Wanted, now: Instant, error: Option<i32>) -> (Vec<u32>, bool) {
-        let told = RefCell::new(Vec::new());
-        let done = wanted.say(now, |id, _| {
-            told.borrow_mut().push(id);
-            let error = error.filter(|_| id == FORCE_KEY_FRAME).map(io::Error::from_raw_os_error);
-            error.map_or(Ok(()), Err)
-        });
-        (told.into_inner(), done.is_ok())
+    #[test]
+    fn an_encoder_that_is_fed_by_a_program_is_told_from_a_camera() {
+        let of = |capabilities, own| Capability { capabilities, own, ..Capability::default() }.is_memory_to_memory();
+        // A Raspberry Pi's bcm2835-codec, and a UVC camera's picture and metadata devices.
+        assert!(of(0x8420_4000, 0x0420_4000));
+        assert!(!of(0x84a0_0001, 0x0420_0001) && !of(0x84a0_0001, 0x04a0_0000));
+        assert!(of(0x0400_8000, 0), "before the kernel told of each device");
+    }
+
+    /// What it is told, by a device that answers this control with this error.
+    fn said(wanted: &mut Wanted, now: Instant, fails: Option<(u32, i32)>) -> (Vec<u32>, bool) {
+        let mut told = Vec::new();
+        while let Some((control, _)) = wanted.next(now) {
+            told.push(control);
+            let error = fails.filter(|(failing, _)| *failing == control);
+            let done = error.map_or(Ok(()), |(_, error)| Err(io::Error::from_raw_os_error(error)));
+            if wanted.on_set(control, done).is_err() {
+                return (told, false);
+            }
+        }
+        (told, true)
     }
 
     #[test]
     fn a_key_frame_is_wanted_until_it_is_made() {
         let start = Instant::now();
         let mut wanted = Wanted::new();
-        wanted.note(rate(1_000_000));
-        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
+        wanted.note(start, wishes(1_000_000, 1));
         for tries in 0..3 {
             let now = start + RETRY * tries;
-            assert_eq!(said(&mut wanted, now, Some(nix::libc::EBUSY)), (vec![BITRATE, FORCE_KEY_FRAME], false));
-            wanted.on_failure();
+            assert_eq!(
+                said(&mut wanted, now, Some((FORCE_KEY_FRAME, nix::libc::EBUSY))),
+                (vec![FORCE_KEY_FRAME], false)
+            );
             assert!(wanted.due().is_some_and(|due| due <= Instant::now()), "nobody has to ask for it again");
         }
         let now = start + RETRY * 3;
-        assert_eq!(said(&mut wanted, now, None), (vec![BITRATE, FORCE_KEY_FRAME], true));
+        assert_eq!(said(&mut wanted, now, None), (vec![FORCE_KEY_FRAME, BITRATE], true));
         assert_eq!((said(&mut wanted, now, None), wanted.due()), ((vec![], true), None), "once");
+    }
+
+    #[test]
+    fn a_rate_that_is_refused_keeps_no_key_frame_away() {
+        let start = Instant::now();
+        let mut wanted = Wanted::new();
+        for tries in 1..4 {
+            wanted.note(start, wishes(1_000_000, tries));
+            let now = start + RETRY * tries;
+            assert_eq!(
+                said(&mut wanted, now, Some((BITRATE, nix::libc::EBUSY))),
+                (vec![FORCE_KEY_FRAME, BITRATE], false)
+            );
+        }
     }
 
     #[test]
     fn an_encoder_without_that_control_is_told_rates_and_not_asked_again() {
         let start = Instant::now();
         let mut wanted = Wanted::new();
-        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
-        assert_eq!(said(&mut wanted, start, Some(nix::libc::EINVAL)), (vec![FORCE_KEY_FRAME], true));
-        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
-        wanted.note(rate(1_000_000));
-        assert_eq!(said(&mut wanted, start, Some(nix::libc::EINVAL)), (vec![BITRATE], true));
+        wanted.note(start, wishes(1_000_000, 1));
+        let no_control = Some((FORCE_KEY_FRAME, nix::libc::EINVAL));
+        assert_eq!(said(&mut wanted, start, no_control), (vec![FORCE_KEY_FRAME, BITRATE], true));
+        wanted.note(start, wishes(800_000, 2));
+        assert_eq!(said(&mut wanted, start + RETRY, no_control), (vec![BITRATE], true));
         // The next device may have it.
-        wanted.on_failure();
-        wanted.note(CameraRequest::RecoveryPoint { flow: 0 });
-        assert_eq!(said(&mut wanted, start + RETRY, None), (vec![BITRATE, FORCE_KEY_FRAME], true));
+        wanted.note(start, wishes(600_000, 2));
+        assert!(!said(&mut wanted, start + 2 * RETRY, Some((BITRATE, nix::libc::ENODEV))).1);
+        wanted.note(start, wishes(600_000, 3));
+        assert_eq!(said(&mut wanted, start + 3 * RETRY, None), (vec![FORCE_KEY_FRAME, BITRATE], true));
+    }
+
+    #[tokio::test]
+    async fn a_driver_that_hangs_holds_nobody_up_and_is_asked_again_when_it_is_back() {
+        let (go_on, hangs) = std::sync::mpsc::channel::<()>();
+        let hangs = std::sync::Mutex::new(hangs);
+        let (told, heard) = std::sync::mpsc::channel();
+        let hangs = std::sync::Arc::new(hangs);
+        let mut device = Device::start(move || {
+            let (told, hangs) = (told.clone(), hangs.clone());
+            Ok(Box::new(move |control, value| {
+                let _ = hangs.lock().unwrap().recv();
+                let _ = told.send((control, value));
+                Ok(())
+            }))
+        })
+        .unwrap();
+        let patience = Duration::from_millis(30);
+        for value in 1..4 {
+            let error = device.set(BITRATE, value, patience).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+        go_on.send(()).unwrap();
+        go_on.send(()).unwrap();
+        device.set(BITRATE, 4, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [(BITRATE, 1), (BITRATE, 4)], "no more than one waits in it");
     }
 
     #[tokio::test]
     async fn what_is_no_encoder_does_not_end_anything() {
-        let (sender, requests) = mpsc::channel(8);
-        let task = tokio::spawn(serve("/dev/null".into(), requests));
-        sender.send(rate(1_000_000)).await.unwrap();
-        sender.send(CameraRequest::RecoveryPoint { flow: 0 }).await.unwrap();
+        let (sender, camera) = watch::channel(CameraWishes::default());
+        let task = tokio::spawn(serve("/dev/null".into(), camera));
+        sender.send_modify(|now| *now = wishes(1_000_000, 1));
         sleep(Duration::from_millis(50)).await;
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();

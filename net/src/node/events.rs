@@ -7,7 +7,7 @@ use aquila_proto::session::ParcelPort;
 use aquila_proto::{Event, LinkState};
 
 use super::dial::Dialler;
-use super::{CameraRequest, Node, NodeEvent, Role};
+use super::{CameraRate, Node, NodeEvent, Role};
 use crate::video::Flow;
 
 impl Node {
@@ -22,9 +22,11 @@ impl Node {
                     self.viewers.send(flow, packets);
                 }
             }
-            Event::TargetRate { target, asked } => self.ask_camera(CameraRequest::Rate { target, asked }),
-            Event::RecoveryPointWanted { flow } => self.ask_camera(CameraRequest::RecoveryPoint { flow }),
-            Event::Hold(hold) => self.ask_camera(CameraRequest::Hold(hold)),
+            Event::TargetRate { asked, lasting, .. } => {
+                self.ask_camera(|wishes| wishes.rate = Some(CameraRate { asked, lasting }));
+            }
+            Event::RecoveryPointWanted { flow } => self.ask_camera(|wishes| wishes.ask_recovery_point(flow)),
+            Event::Hold(hold) => self.ask_camera(|wishes| wishes.hold = hold),
             Event::State { state, silence } => {
                 match state {
                     LinkState::Up => tracing::info!("link up"),

@@ -146,6 +146,8 @@ pub enum Event {
         target: Bitrate,
         /// What to tell an encoder that follows as [`EncoderRange::response`](crate::cc::EncoderRange) says, for its next frame to be of it.
         asked: Bitrate,
+        /// What the link carries without what works off the queue of the moment: for encoders that are told seldom.
+        lasting: Bitrate,
     },
     /// Frames had better not be encoded (`true`) until told otherwise: the link does not carry them. For encoders that cannot
     /// ask [`Session::next_frame`](super::Session::next_frame) before each; a frame that is left out costs one picture, one

@@ -80,6 +80,22 @@ const RATE_STEP: f64 = 0.04;
 /// A picture that waits for its turn asks for it again after this.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// What encoders were told last.
+#[derive(Debug, Clone, Copy)]
+struct ToldRate {
+    at: Instant,
+    asked: Bitrate,
+    lasting: Bitrate,
+}
+
+impl ToldRate {
+    /// By more than is worth a word.
+    fn differs_from(&self, last: &Self) -> bool {
+        let differs = |now: Bitrate, last: Bitrate| now.0.abs_diff(last.0) as f64 > last.0 as f64 * RATE_STEP;
+        differs(self.asked, last.asked) || differs(self.lasting, last.lasting)
+    }
+}
+
 /// Frames had better not be encoded, since when, and whether encoders were told.
 #[derive(Debug, Clone, Copy)]
 struct Held {
@@ -125,7 +141,7 @@ pub struct Session {
     next_video: usize,
     latencies: Latencies,
     counters: Counters,
-    last_target: Option<(Instant, Bitrate)>,
+    last_target: Option<ToldRate>,
     /// When the encoder's rate was last looked at.
     target_looked_at: Option<Instant>,
     /// Of an encoder that asks before each frame.
@@ -339,8 +355,8 @@ impl Session {
             if queue.counters().frames_in > frames {
                 let waited = std::mem::take(&mut self.frame_waited);
                 let leads = self.rhythm.on_frame(now.checked_sub(waited).unwrap_or(now), flow);
-                if let (true, Some((_, told))) = (leads, self.last_target) {
-                    self.told_lag.on_frame(told);
+                if let (true, Some(told)) = (leads, self.last_target) {
+                    self.told_lag.on_frame(told.asked);
                 }
             }
             outcome
@@ -589,17 +605,14 @@ impl Session {
         self.bearers[index].controller.poll(now, load);
         self.target_looked_at = Some(now);
         let target = self.target_rate();
-        let asked = self.told_lag.answer(target);
-        let changed = match self.last_target {
-            None => true,
-            Some((at, last)) => {
-                now.saturating_duration_since(at) >= self.config.encoder.told_every
-                    && asked.0.abs_diff(last.0) as f64 > last.0 as f64 * RATE_STEP
-            }
-        };
-        if changed && !self.video_out.is_empty() {
-            self.last_target = Some((now, asked));
-            self.events.push_back(Event::TargetRate { target, asked });
+        let rate = ToldRate { at: now, asked: self.told_lag.answer(target), lasting: self.lasting_rate() };
+        let is_due = self.last_target.is_none_or(|last| {
+            now.saturating_duration_since(last.at) >= self.config.encoder.told_every && rate.differs_from(&last)
+        });
+        if is_due && !self.video_out.is_empty() {
+            self.last_target = Some(rate);
+            let ToldRate { asked, lasting, .. } = rate;
+            self.events.push_back(Event::TargetRate { target, asked, lasting });
         }
     }
 
@@ -644,6 +657,12 @@ impl Session {
     /// R_enc of [AQUILA eq. 7].
     fn target_rate(&self) -> Bitrate {
         self.config.encoder.clamp(self.beside_parity(self.carried_video()))
+    }
+
+    /// The same without what works off the queue of the moment.
+    fn lasting_rate(&self) -> Bitrate {
+        let controller = &self.bearers[self.video_bearer()].controller;
+        self.config.encoder.clamp(self.beside_parity(controller.lasting_rate()))
     }
 
     /// What the link carries of video, as far as the encoder should know.

@@ -188,7 +188,7 @@ impl World<'_> {
         if video.asks && wanted.wait.is_some() {
             return wanted.wait;
         }
-        let encoder = self.sources[index].encoder.as_mut().filter(|_| !(video.asks && wanted.skip));
+        let encoder = self.sources[index].encoder.as_mut().filter(|_| !wanted.skip);
         let encoded = encoder.and_then(|encoder| encoder.encode(count, wanted.rate, wanted.recovery));
         let Some(Encoded { bytes, recovery }) = encoded else {
             self.flows[flow].skipped.push(due - self.start);

@@ -34,7 +34,7 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
         let answer = answer.clone();
         move || *answer.lock().unwrap()
     });
-    let (requests, receiver) = mpsc::channel(8);
+    let (wishes, receiver) = watch::channel(CameraWishes::default());
     let description = format!(
         "videotestsrc is-live=true pattern=snow ! video/x-raw,width=320,height=240,framerate=30/1 ! videoconvert ! {encoder}"
     );
@@ -48,7 +48,7 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
         }
         *answer.lock().unwrap() = rate(tenth);
         if half_time.take_if(|half_time| tenth >= *half_time).is_some() {
-            let _ = requests.try_send(CameraRequest::RecoveryPoint { flow: 0 });
+            wishes.send_modify(|wishes| wishes.ask_recovery_point(0));
         }
         if let Ok(len) = socket.recv(&mut buffer) {
             let packet = RtpPacket::parse(&buffer[..len]).filter(|_| len <= 1200).expect("RTP");
