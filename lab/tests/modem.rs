@@ -1,4 +1,4 @@
-//! What MAVLink says of the radio reaches the controller, until somebody asks the modem itself.
+//! What MAVLink says of the radio reaches the controller, until somebody asks the modem itself, and counts for a while.
 
 mod scripted;
 
@@ -37,8 +37,8 @@ fn position(millimetres: i32) -> Frame {
     Frame::build(Version::V2, 0, Address::new(1, 1), MessageId(33), &payload).unwrap()
 }
 
-#[test]
-fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
+/// The air side's controller writes down what it is told.
+fn listened_to() -> (Pair, Arc<Mutex<Vec<Radio>>>) {
     let path = PathConfig {
         rate_bps: Some(20_000_000),
         delay: Duration::from_millis(5),
@@ -50,10 +50,20 @@ fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = heard.clone();
     pair.session(Side::Air).set_controller(move || Box::new(Scripted(Listener(listener.clone()))));
+    (pair, heard)
+}
+
+fn run_for(pair: &mut Pair, time: Duration) {
+    let until = pair.elapsed() + time;
+    pair.run_until(until);
+}
+
+#[test]
+fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
+    let (mut pair, heard) = listened_to();
     let say = |pair: &mut Pair, frames: &[Frame]| {
         frames.iter().for_each(|frame| pair.send_frame(Side::Air, frame));
-        let until = pair.elapsed() + Duration::from_millis(500);
-        pair.run_until(until);
+        run_for(pair, Duration::from_millis(500));
         std::mem::take(&mut *heard.lock().unwrap())
     };
     let told = say(&mut pair, &[cellular_status(7, 50), position(80_000)]);
@@ -67,4 +77,19 @@ fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
     let rest = &told[1..];
     assert!(!rest.is_empty() && rest.iter().all(|radio| radio.cell.is_none() && radio.rsrp_dbm.is_none()), "{told:?}");
     assert!(rest.iter().any(|radio| radio.altitude_m == Some(90.0)), "{told:?}");
+}
+
+#[test]
+fn what_was_told_of_the_radio_and_the_height_is_not_shown_when_it_is_old() {
+    let (mut pair, _) = listened_to();
+    pair.send_frame(Side::Air, &cellular_status(7, 50));
+    run_for(&mut pair, Duration::from_secs(6));
+    pair.send_frame(Side::Air, &position(80_000));
+    run_for(&mut pair, Duration::from_secs(3));
+    let Radio { cell, rsrp_dbm, altitude_m, .. } = pair.stats(Side::Air).radio;
+    assert!(cell.is_some() && rsrp_dbm == Some(-110.0) && altitude_m == Some(80.0));
+    run_for(&mut pair, Duration::from_secs(2));
+    assert_eq!(pair.stats(Side::Air).radio, Radio { altitude_m, ..Radio::default() });
+    run_for(&mut pair, Duration::from_secs(5));
+    assert_eq!(pair.stats(Side::Air).radio, Radio::default());
 }

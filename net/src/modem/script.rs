@@ -1,5 +1,5 @@
 //! A modem that says what is written down for it, for trials and the lab: a line for each change, with the time in seconds and
-//! what is known from then on.
+//! what is known from then on, which is told each second.
 //!
 //! ```text
 //! # comment

@@ -40,7 +40,7 @@ pub use config::{SessionConfig, Side};
 pub use event::{Event, FrameTurn, LinkState, Output};
 pub use stats::{BearerStats, ClassStats, Counters, Stats};
 
-use crate::cc::{Controller, EncoderLag, EncoderRange, Load, Radio, Response};
+use crate::cc::{Controller, EncoderLag, EncoderRange, LatelyTold, Load, Response};
 use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
 use crate::quic::{BearerEvent, Door};
@@ -136,7 +136,7 @@ pub struct Session {
     /// How long the picture that is being encoded has waited for its turn.
     frame_waited: Duration,
     held: Option<Held>,
-    radio: Radio,
+    radio: LatelyTold,
     /// Somebody asks the modem itself.
     asks_modem: bool,
     events: VecDeque<Event>,
@@ -223,7 +223,7 @@ impl Session {
             rhythm: Rhythm::default(),
             frame_waited: Duration::ZERO,
             held: None,
-            radio: Radio::default(),
+            radio: LatelyTold::default(),
             asks_modem: false,
             events: VecDeque::new(),
             buffer: Vec::new(),

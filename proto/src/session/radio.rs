@@ -20,7 +20,7 @@ impl Session {
     }
 
     fn tell_radio(&mut self, now: Instant, bearer: Option<BearerId>, radio: &Radio) {
-        self.radio = self.radio.updated(radio);
+        self.radio.on_radio(now, radio);
         let meant = self.bearers.iter_mut().filter(|other| bearer.is_none_or(|bearer| other.id == bearer));
         meant.for_each(|bearer| bearer.controller.on_radio(now, radio));
     }

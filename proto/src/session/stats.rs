@@ -254,7 +254,7 @@ impl Session {
             held: self.held.is_some_and(|held| held.told),
             controller: self.bearers[video].controller.name(),
             target_rate: self.target_rate(),
-            radio: self.radio,
+            radio: self.radio.known(now),
             counters: self.counters_with_repairs(),
         }
     }
