@@ -23,11 +23,15 @@ impl Script for Listener {
     }
 }
 
-/// CELLULAR_STATUS: mcc, mnc, lac, status, failure_reason, type, quality.
 fn cellular_status(lac: u16, quality: u8) -> Frame {
+    cellular_status_by(1, lac, quality)
+}
+
+/// CELLULAR_STATUS of a component: mcc, mnc, lac, status, failure_reason, type, quality.
+fn cellular_status_by(component: u8, lac: u16, quality: u8) -> Frame {
     let mut payload = [262u16.to_le_bytes(), 1u16.to_le_bytes(), lac.to_le_bytes()].concat();
     payload.extend([3, 0, 4, quality]);
-    Frame::build(Version::V2, 0, Address::new(1, 1), MessageId(334), &payload).unwrap()
+    Frame::build(Version::V2, 0, Address::new(1, component), MessageId(334), &payload).unwrap()
 }
 
 /// GLOBAL_POSITION_INT: relative_alt is at byte 16, in mm.
@@ -92,4 +96,24 @@ fn what_was_told_of_the_radio_and_the_height_is_not_shown_when_it_is_old() {
     assert_eq!(pair.stats(Side::Air).radio, Radio { altitude_m, ..Radio::default() });
     run_for(&mut pair, Duration::from_secs(5));
     assert_eq!(pair.stats(Side::Air).radio, Radio::default());
+}
+
+#[test]
+fn of_two_companions_one_is_listened_to_as_long_as_it_tells() {
+    let (mut pair, heard) = listened_to();
+    // Five times by turns, then the second alone: until the first has been silent for 10 s, nothing of the second counts.
+    for second in 0..40 {
+        if second < 5 {
+            pair.send_frame(Side::Air, &cellular_status_by(191, 7, 50));
+        }
+        pair.send_frame(Side::Air, &cellular_status_by(192, 8, 40));
+        run_for(&mut pair, Duration::from_secs(1));
+    }
+    // The first comes back.
+    pair.send_frame(Side::Air, &cellular_status_by(191, 7, 50));
+    let told = std::mem::take(&mut *heard.lock().unwrap());
+    let cells: Vec<u64> = told.iter().filter_map(|radio| radio.cell).map(|cell| cell & 0xffff).collect();
+    let (first, second) = cells.split_at(5);
+    assert!(first.iter().all(|cell| *cell == 7) && second.iter().all(|cell| *cell == 8), "{cells:?}");
+    assert_eq!(second.len(), 40 - 14, "{cells:?}");
 }

@@ -59,6 +59,7 @@ use bearer::{Bearer, Clock};
 use carrier::{CarrierEvent, Leaves};
 use haste::Haste;
 use parity::Repairs;
+use radio::ModemTeller;
 use receipts::Receipts;
 use receive::{Inbound, Received};
 use rhythm::Rhythm;
@@ -139,6 +140,7 @@ pub struct Session {
     radio: LatelyTold,
     /// Somebody asks the modem itself.
     asks_modem: bool,
+    modem_teller: ModemTeller,
     events: VecDeque<Event>,
     buffer: Vec<u8>,
     drained: bool,
@@ -225,6 +227,7 @@ impl Session {
             held: None,
             radio: LatelyTold::default(),
             asks_modem: false,
+            modem_teller: ModemTeller::default(),
             events: VecDeque::new(),
             buffer: Vec::new(),
             drained: true,
