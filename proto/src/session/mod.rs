@@ -16,6 +16,7 @@ mod link_state;
 mod parcels;
 mod parity;
 mod pauses;
+mod pictures;
 mod radio;
 mod radio_line;
 mod receipts;
