@@ -151,11 +151,7 @@ async fn watch_at(path: PathBuf, news: mpsc::Sender<Radio>) {
 async fn watch_file(path: PathBuf, news: mpsc::Sender<Radio>) {
     let mut watch = Watch::new(&ModemSpec::File(path.clone()), news);
     let script = loop {
-        let script = match std::fs::read_to_string(&path) {
-            Ok(text) => text.parse::<Script>().map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match script {
+        match script::read(&path) {
             Ok(script) => break script,
             Err(error) => {
                 if !watch.report(Err(error)) {
