@@ -39,6 +39,8 @@ pub struct PairConfig {
     pub leaky_tickets: bool,
     /// What the aircraft's encoder makes, and how often it is told.
     pub encoder: EncoderRange,
+    /// Flows of video from the aircraft; sources film with the first.
+    pub cameras: usize,
     /// Further bearers: up and down, and what they may be used for.
     pub beside: Vec<(PathConfig, PathConfig, Usage)>,
     /// Serial radios, each with a partner at the other side: how they are spoken over, and what they are like.
@@ -49,14 +51,24 @@ impl PairConfig {
     /// One network bearer, the same both ways, of 1200 bytes, and an encoder of which nothing is known.
     pub fn new(path: PathConfig, seed: u64) -> Self {
         let encoder = EncoderRange::default();
-        Self { up: path, down: path, seed, mtu: 1200, leaky_tickets: false, encoder, beside: vec![], radios: vec![] }
+        Self {
+            up: path,
+            down: path,
+            seed,
+            mtu: 1200,
+            leaky_tickets: false,
+            encoder,
+            cameras: 1,
+            beside: vec![],
+            radios: vec![],
+        }
     }
 
     fn end(&self, side: Side, parity: VideoParity) -> EndConfig {
         EndConfig {
             side,
             mtu: self.mtu,
-            cameras: 1,
+            cameras: self.cameras,
             seed: self.seed,
             encoder: self.encoder,
             congestion: CongestionConfig::default(),

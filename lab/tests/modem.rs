@@ -1,4 +1,4 @@
-//! What MAVLink says of the radio reaches the controller, until somebody asks the modem itself.
+//! What MAVLink says of the radio reaches the controller, until somebody asks the modem itself, and counts for a while.
 
 mod scripted;
 
@@ -23,11 +23,15 @@ impl Script for Listener {
     }
 }
 
-/// CELLULAR_STATUS: mcc, mnc, lac, status, failure_reason, type, quality.
 fn cellular_status(lac: u16, quality: u8) -> Frame {
+    cellular_status_by(1, lac, quality)
+}
+
+/// CELLULAR_STATUS of a component: mcc, mnc, lac, status, failure_reason, type, quality.
+fn cellular_status_by(component: u8, lac: u16, quality: u8) -> Frame {
     let mut payload = [262u16.to_le_bytes(), 1u16.to_le_bytes(), lac.to_le_bytes()].concat();
     payload.extend([3, 0, 4, quality]);
-    Frame::build(Version::V2, 0, Address::new(1, 1), MessageId(334), &payload).unwrap()
+    Frame::build(Version::V2, 0, Address::new(1, component), MessageId(334), &payload).unwrap()
 }
 
 /// GLOBAL_POSITION_INT: relative_alt is at byte 16, in mm.
@@ -37,8 +41,8 @@ fn position(millimetres: i32) -> Frame {
     Frame::build(Version::V2, 0, Address::new(1, 1), MessageId(33), &payload).unwrap()
 }
 
-#[test]
-fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
+/// The air side's controller writes down what it is told.
+fn listened_to() -> (Pair, Arc<Mutex<Vec<Radio>>>) {
     let path = PathConfig {
         rate_bps: Some(20_000_000),
         delay: Duration::from_millis(5),
@@ -50,10 +54,20 @@ fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = heard.clone();
     pair.session(Side::Air).set_controller(move || Box::new(Scripted(Listener(listener.clone()))));
+    (pair, heard)
+}
+
+fn run_for(pair: &mut Pair, time: Duration) {
+    let until = pair.elapsed() + time;
+    pair.run_until(until);
+}
+
+#[test]
+fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
+    let (mut pair, heard) = listened_to();
     let say = |pair: &mut Pair, frames: &[Frame]| {
         frames.iter().for_each(|frame| pair.send_frame(Side::Air, frame));
-        let until = pair.elapsed() + Duration::from_millis(500);
-        pair.run_until(until);
+        run_for(pair, Duration::from_millis(500));
         std::mem::take(&mut *heard.lock().unwrap())
     };
     let told = say(&mut pair, &[cellular_status(7, 50), position(80_000)]);
@@ -67,4 +81,39 @@ fn of_the_radio_the_modem_itself_knows_better_than_mavlink() {
     let rest = &told[1..];
     assert!(!rest.is_empty() && rest.iter().all(|radio| radio.cell.is_none() && radio.rsrp_dbm.is_none()), "{told:?}");
     assert!(rest.iter().any(|radio| radio.altitude_m == Some(90.0)), "{told:?}");
+}
+
+#[test]
+fn what_was_told_of_the_radio_and_the_height_is_not_shown_when_it_is_old() {
+    let (mut pair, _) = listened_to();
+    pair.send_frame(Side::Air, &cellular_status(7, 50));
+    run_for(&mut pair, Duration::from_secs(6));
+    pair.send_frame(Side::Air, &position(80_000));
+    run_for(&mut pair, Duration::from_secs(3));
+    let Radio { cell, rsrp_dbm, altitude_m, .. } = pair.stats(Side::Air).radio;
+    assert!(cell.is_some() && rsrp_dbm == Some(-110.0) && altitude_m == Some(80.0));
+    run_for(&mut pair, Duration::from_secs(2));
+    assert_eq!(pair.stats(Side::Air).radio, Radio { altitude_m, ..Radio::default() });
+    run_for(&mut pair, Duration::from_secs(5));
+    assert_eq!(pair.stats(Side::Air).radio, Radio::default());
+}
+
+#[test]
+fn of_two_companions_one_is_listened_to_as_long_as_it_tells() {
+    let (mut pair, heard) = listened_to();
+    // Five times by turns, then the second alone: until the first has been silent for 10 s, nothing of the second counts.
+    for second in 0..40 {
+        if second < 5 {
+            pair.send_frame(Side::Air, &cellular_status_by(191, 7, 50));
+        }
+        pair.send_frame(Side::Air, &cellular_status_by(192, 8, 40));
+        run_for(&mut pair, Duration::from_secs(1));
+    }
+    // The first comes back.
+    pair.send_frame(Side::Air, &cellular_status_by(191, 7, 50));
+    let told = std::mem::take(&mut *heard.lock().unwrap());
+    let cells: Vec<u64> = told.iter().filter_map(|radio| radio.cell).map(|cell| cell & 0xffff).collect();
+    let (first, second) = cells.split_at(5);
+    assert!(first.iter().all(|cell| *cell == 7) && second.iter().all(|cell| *cell == 8), "{cells:?}");
+    assert_eq!(second.len(), 40 - 14, "{cells:?}");
 }

@@ -761,6 +761,38 @@ fn no_picture_older_than_half_a_second_is_given_out_after_an_outage() {
     }
 }
 
+/// Two cameras, and after the aircraft's restart one: the age of the picture is that of the one that is left. Until it films, it is
+/// that of what stands on the screens.
+#[test]
+fn after_a_restart_with_fewer_cameras_no_picture_of_a_former_one_grows_old() {
+    let mut pair = Pair::new(PairConfig { cameras: 2, ..config(1, 0.0) });
+    pair.connect();
+    pair.run_until(ms(500));
+    let film = |pair: &mut Pair, cameras: usize, until: u64| {
+        for seq in 0.. {
+            if pair.elapsed() >= ms(until) {
+                break;
+            }
+            let now = pair.now();
+            for camera in 0..cameras {
+                pair.session(Side::Air).send_video(now, camera, &frames::rtp(seq, u32::from(seq), 900, true));
+                pair.settle(Side::Air);
+            }
+            let next = pair.elapsed() + ms(33);
+            pair.run_until(next);
+        }
+        pair.stats(Side::Ground).picture_age.expect("a picture is shown")
+    };
+    assert!(film(&mut pair, 2, 2_000) < ms(100));
+    pair.restart(Side::Air);
+    assert!(film(&mut pair, 0, 2_500) > ms(400));
+    let age = film(&mut pair, 1, 5_000);
+    assert!(age < ms(100), "{age:?}");
+    pair.run_until(ms(8_000));
+    let age = pair.stats(Side::Ground).picture_age;
+    assert!(age.is_some_and(|age| age > ms(2_900)), "the one that is left stands still: {age:?}");
+}
+
 /// A link that falls to a trickle with a full queue in front of it.
 #[test]
 fn no_picture_older_than_half_a_second_is_given_out_through_a_trickle() {

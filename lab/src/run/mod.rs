@@ -7,6 +7,7 @@ mod company;
 mod contender;
 mod datagrams;
 mod doubled;
+mod modems;
 pub mod oracle;
 pub mod tcp;
 mod world;

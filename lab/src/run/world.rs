@@ -13,6 +13,7 @@ use sources::{NEVER, Source};
 
 use super::camera::FrameEncoder;
 use super::contender::{Contender, Output, Wire};
+use super::modems::Modems;
 use super::oracle::Truth;
 use super::{RunError, direction_from};
 use crate::channels::{Channel, DIRECTIONS, SERIES_STEP, index};
@@ -46,6 +47,7 @@ pub struct World<'a> {
     flows: Vec<Flow>,
     sources: Vec<Source<'a>>,
     timeline: VecDeque<Entry>,
+    modems: Modems,
     generation: u32,
     series: Vec<LinkSeries>,
     /// Counts at the last sample: offered, delivered, carried, lost, dropped, outage, opportunities.
@@ -105,6 +107,7 @@ impl<'a> World<'a> {
                 })
                 .collect(),
             before: vec![[0; 7]; channels.len() * 2],
+            modems: Modems::new(channels.len()),
             channels,
             flows: Vec::new(),
             sources: Vec::new(),
@@ -180,13 +183,17 @@ impl<'a> World<'a> {
         let channels = self.channels.iter().filter_map(Channel::next_deadline);
         let sources = self.sources.iter().map(|source| source.next).filter(|next| *next < self.end);
         let step = self.timeline.front().map(|entry| self.start + entry.at);
-        let others = [contender.next_deadline(), step, Some(self.next_sample)];
+        let others = [contender.next_deadline(), step, self.modems.next(), Some(self.next_sample)];
         channels.chain(sources).chain(others.into_iter().flatten()).min()
     }
 
     fn step(&mut self, contender: &mut dyn Contender) {
         while let Some(entry) = self.timeline.pop_front_if(|entry| self.start + entry.at <= self.now) {
             self.on_step(contender, &entry);
+        }
+        for (link, radio) in self.modems.poll(self.now) {
+            contender.on_radio(self.now, Some(link), &radio);
+            self.drain(contender);
         }
         for link in 0..self.channels.len() {
             for direction in DIRECTIONS {
@@ -317,6 +324,7 @@ impl<'a> World<'a> {
                 self.event(&place, "the link changes".into());
             }
             Step::Modem(radio) => {
+                self.modems.on_radio(self.now, &links, radio);
                 contender.on_radio(self.now, entry.link, radio);
                 self.drain(contender);
                 self.event(&place, "the modem tells of its radio".into());

@@ -77,11 +77,12 @@ fn is_over(answer: &[u8]) -> bool {
 pub fn parse_answer(text: &str) -> Radio {
     text.lines().fold(Radio::default(), |known, line| {
         let Some((head, rest)) = line.trim().split_once(':') else { return known };
-        let fields: Vec<&str> = rest.split(',').map(|field| field.trim().trim_matches('"')).collect();
+        let quoted: Vec<&str> = rest.split(',').map(str::trim).collect();
+        let fields: Vec<&str> = quoted.iter().map(|field| field.trim_matches('"')).collect();
         let radio = match head {
             "+QENG" => serving_cell(&fields),
             "+CESQ" => quality(&fields),
-            "+CEREG" | "+C5GREG" | "+CREG" | "+CGREG" => registration(&fields),
+            "+CEREG" | "+C5GREG" | "+CREG" | "+CGREG" => registration(&quoted),
             _ => return known,
         };
         known.updated(&radio)
@@ -125,9 +126,13 @@ fn quality(fields: &[&str]) -> Radio {
     }
 }
 
-/// `+CEREG: 2,stat,"tac","cell",act` (§10.1.22).
-fn registration(fields: &[&str]) -> Radio {
-    let cell = fields.get(3).and_then(|cell| u64::from_str_radix(cell, 16).ok()).filter(|cell| *cell != 0);
+/// `+CEREG: 2,stat,"tac","cell",act` (§10.1.22), and what a modem says unasked when the cell is another one: `+CEREG: stat,"tac","cell",act`.
+/// The fields are as they came, with their quotes.
+fn registration(quoted: &[&str]) -> Radio {
+    // Some modems leave the quotes out; stat has one or two digits, and tac four or more.
+    let is_unasked = quoted.get(1).is_some_and(|field| field.starts_with('"') || field.len() > 2);
+    let cell = quoted.get(if is_unasked { 2 } else { 3 }).map(|cell| cell.trim_matches('"'));
+    let cell = cell.and_then(|cell| u64::from_str_radix(cell, 16).ok()).filter(|cell| *cell != 0);
     Radio { cell: cell.map(|cell| cell & 0xff_ffff_ffff), ..Radio::default() }
 }
 
@@ -178,6 +183,26 @@ mod tests {
         assert_eq!(parse_answer("+CESQ: 99,99,255,255,255,255"), Radio::default());
         assert_eq!(parse_answer("+CEREG: 2,1,\"ABCD\",\"01A2B3C4\",7").cell, Some(0x1a2_b3c4));
         assert_eq!(parse_answer("+CEREG: 0,1"), Radio::default());
+    }
+
+    #[test]
+    fn a_registration_that_is_told_unasked_names_the_same_cell_as_the_answer() {
+        for (asked, unasked) in [
+            ("+CEREG: 2,1,\"ABCD\",\"01A2B3C4\",7", "+CEREG: 1,\"ABCD\",\"01A2B3C4\",7"),
+            ("+C5GREG: 2,5,\"00ABCD\",\"01A2B3C4\",11", "+C5GREG: 5,\"00ABCD\",\"01A2B3C4\",11,1,01"),
+            ("+CREG: 2,1,00C3,1A2B3C4", "+CREG: 1,00C3,1A2B3C4"),
+        ] {
+            assert_eq!(parse_answer(asked).cell, Some(0x1a2_b3c4), "{asked}");
+            assert_eq!(parse_answer(unasked).cell, Some(0x1a2_b3c4), "{unasked}");
+            assert_eq!(
+                parse_answer(&format!("{asked}\r\n{unasked}\r\nOK\r\n")).cell,
+                Some(0x1a2_b3c4),
+                "both, {asked}"
+            );
+        }
+        // No cell, whatever stands behind.
+        assert_eq!(parse_answer("+CEREG: 4,\"\",\"\",7"), Radio::default());
+        assert_eq!(parse_answer("+CEREG: 2"), Radio::default());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use aquila_proto::cc::Radio;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 pub use at::parse_answer;
 pub use mmcli::parse_json;
@@ -151,35 +151,39 @@ async fn watch_at(path: PathBuf, news: mpsc::Sender<Radio>) {
 async fn watch_file(path: PathBuf, news: mpsc::Sender<Radio>) {
     let mut watch = Watch::new(&ModemSpec::File(path.clone()), news);
     let script = loop {
-        let script = match std::fs::read_to_string(&path) {
-            Ok(text) => text.parse::<Script>().map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match script {
+        match script::read(&path) {
             Ok(script) => break script,
             Err(error) => {
                 if !watch.report(Err(error)) {
                     return;
                 }
-                tokio::time::sleep(INTERVAL).await;
+                sleep(INTERVAL).await;
             }
         }
     };
     let began = Instant::now();
-    for (at, radio) in script.steps() {
+    let mut steps = script.steps().iter().peekable();
+    let mut known = Radio::default();
+    loop {
+        // As a modem that is asked, it tells again what has not changed: what is not told again is forgotten.
+        let step = steps.peek().map_or(INTERVAL, |(at, _)| at.saturating_sub(began.elapsed()));
         tokio::select! {
-            () = sleep_until(began + *at) => {}
+            () = sleep(step.min(INTERVAL)) => {}
             () = watch.news.closed() => return,
         }
-        if !watch.report(Ok(*radio)) {
+        let step = steps.next_if(|(at, _)| *at <= began.elapsed());
+        let radio = step.map_or(known, |(_, radio)| *radio);
+        known = known.updated(&radio);
+        if !watch.report(Ok(radio)) {
             return;
         }
     }
-    watch.news.closed().await;
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
@@ -202,6 +206,29 @@ mod tests {
         assert_eq!(news.recv().await, Some(Radio { cell: Some(2), sinr_db: Some(-1.5), ..Radio::default() }));
         std::fs::remove_file(&path).unwrap();
         drop(watch(&ModemSpec::File(path)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_script_says_once_is_told_each_second() {
+        let path = std::env::temp_dir().join(format!("aquila-modem-again-{}", std::process::id()));
+        std::fs::write(&path, "0 cell=1 rsrp=-90\n2.5 rsrp=-121\n1e18 cell=2\n").unwrap();
+        let mut news = watch(&ModemSpec::File(path.clone()));
+        let began = Instant::now();
+        let cell = Some(1);
+        for (ms, cell, rsrp) in [
+            (0, cell, -90.0),
+            (1000, cell, -90.0),
+            (2000, cell, -90.0),
+            (2500, None, -121.0),
+            (3500, cell, -121.0),
+            (4500, cell, -121.0),
+        ] {
+            let told = timeout(INTERVAL * 2, news.recv()).await.expect("it goes on telling");
+            assert_eq!(told, Some(Radio { cell, rsrp_dbm: Some(rsrp), ..Radio::default() }), "{ms}");
+            let late = began.elapsed().saturating_sub(Duration::from_millis(ms));
+            assert!(late < Duration::from_millis(20), "{ms}: {late:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]

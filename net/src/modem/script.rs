@@ -1,5 +1,5 @@
 //! A modem that says what is written down for it, for trials and the lab: a line for each change, with the time in seconds and
-//! what is known from then on.
+//! what is known from then on, which is told each second.
 //!
 //! ```text
 //! # comment
@@ -8,6 +8,9 @@
 //! 30    sinr=-2
 //! ```
 
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,6 +18,8 @@ use aquila_proto::cc::Radio;
 
 /// Lines that say something; more are refused.
 const MAX_STEPS: usize = 100_000;
+/// Room for so many lines of 80 characters.
+const MAX_BYTES: u64 = 80 * MAX_STEPS as u64;
 
 /// What is known, by time since the start.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -35,6 +40,20 @@ impl Script {
     pub fn steps(&self) -> &[(Duration, Radio)] {
         &self.steps
     }
+}
+
+/// Reads a script from a file, and from nothing else: a FIFO that nobody writes to, or a device, would hold up the whole link.
+pub(super) fn read(path: &Path) -> Result<Script, String> {
+    let say = |error: std::io::Error| error.to_string();
+    if !fs::metadata(path).map_err(say)?.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text)).map_err(say)?;
+    if read as u64 > MAX_BYTES {
+        return Err(format!("it is longer than {MAX_BYTES} bytes"));
+    }
+    text.parse::<Script>().map_err(|error| error.to_string())
 }
 
 impl FromStr for Script {
@@ -78,6 +97,9 @@ fn set(radio: &mut Radio, word: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]
@@ -88,6 +110,28 @@ mod tests {
         assert_eq!(first.1, Radio { cell: Some(17), rsrp_dbm: Some(-92.5), ..Radio::default() });
         assert_eq!((second.0, second.1.altitude_m), (Duration::from_millis(12_500), Some(40.0)));
         assert_eq!(third.1, Radio::default());
+    }
+
+    #[test]
+    fn what_is_no_file_or_too_long_is_refused_and_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("aquila-modem-script-{}", std::process::id()));
+        let read_in_time = |path: &Path| {
+            let ((done, answer), path) = (mpsc::channel(), path.to_owned());
+            std::thread::spawn(move || done.send(read(&path)));
+            answer.recv_timeout(Duration::from_secs(10)).expect("it does not wait")
+        };
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = read_in_time(&path);
+        fs::remove_file(&path).unwrap();
+        assert!(refused.unwrap_err().contains("no regular file"));
+        let line = "0 cell=1".to_owned() + &" ".repeat(MAX_BYTES as usize);
+        fs::write(&path, &line[..MAX_BYTES as usize]).unwrap();
+        assert_eq!(read_in_time(&path).unwrap().steps().len(), 1);
+        fs::write(&path, &line[..MAX_BYTES as usize + 1]).unwrap();
+        let refused = read_in_time(&path);
+        fs::remove_file(&path).unwrap();
+        assert!(refused.unwrap_err().contains("longer than 8000000 bytes"));
+        assert!(read_in_time(&path).is_err(), "it is gone");
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub use fpv2::{Fpv2, Fpv2Config};
 pub use open_loop::OpenLoop;
 pub use paper::{Paper, PaperConfig};
 pub use radio::Radio;
+pub(crate) use radio::{LatelyTold, RADIO_HOLDS};
 pub use scream::{Scream, ScreamConfig};
 
 use crate::{Bitrate, ByteCount};

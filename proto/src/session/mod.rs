@@ -16,6 +16,7 @@ mod link_state;
 mod parcels;
 mod parity;
 mod pauses;
+mod pictures;
 mod radio;
 mod radio_line;
 mod receipts;
@@ -40,7 +41,7 @@ pub use config::{SessionConfig, Side};
 pub use event::{Event, FrameTurn, LinkState, Output};
 pub use stats::{BearerStats, ClassStats, Counters, Stats};
 
-use crate::cc::{Controller, EncoderLag, EncoderRange, Load, Radio, Response};
+use crate::cc::{Controller, EncoderLag, EncoderRange, LatelyTold, Load, Response};
 use crate::mavlink::treatment::Delivery;
 use crate::mavlink::{Frame, MessageId};
 use crate::quic::{BearerEvent, Door};
@@ -59,6 +60,7 @@ use bearer::{Bearer, Clock};
 use carrier::{CarrierEvent, Leaves};
 use haste::Haste;
 use parity::Repairs;
+use radio::ModemTeller;
 use receipts::Receipts;
 use receive::{Inbound, Received};
 use rhythm::Rhythm;
@@ -152,9 +154,10 @@ pub struct Session {
     /// How long the picture that is being encoded has waited for its turn.
     frame_waited: Duration,
     held: Option<Held>,
-    radio: Radio,
+    radio: LatelyTold,
     /// Somebody asks the modem itself.
     asks_modem: bool,
+    modem_teller: ModemTeller,
     events: VecDeque<Event>,
     buffer: Vec<u8>,
     drained: bool,
@@ -239,8 +242,9 @@ impl Session {
             rhythm: Rhythm::default(),
             frame_waited: Duration::ZERO,
             held: None,
-            radio: Radio::default(),
+            radio: LatelyTold::default(),
             asks_modem: false,
+            modem_teller: ModemTeller::default(),
             events: VecDeque::new(),
             buffer: Vec::new(),
             drained: true,

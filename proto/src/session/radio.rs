@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::{Session, Side};
 use crate::BearerId;
-use crate::cc::Radio;
-use crate::mavlink::{Frame, MessageId};
+use crate::cc::{RADIO_HOLDS, Radio};
+use crate::mavlink::{Address, Frame, MessageId};
 
 const GLOBAL_POSITION_INT: MessageId = MessageId(33);
 const CELLULAR_STATUS: MessageId = MessageId(334);
@@ -20,7 +20,7 @@ impl Session {
     }
 
     fn tell_radio(&mut self, now: Instant, bearer: Option<BearerId>, radio: &Radio) {
-        self.radio = self.radio.updated(radio);
+        self.radio.on_radio(now, radio);
         let meant = self.bearers.iter_mut().filter(|other| bearer.is_none_or(|bearer| other.id == bearer));
         meant.for_each(|bearer| bearer.controller.on_radio(now, radio));
     }
@@ -29,6 +29,7 @@ impl Session {
     pub(super) fn note_radio(&mut self, now: Instant, frame: &Frame) {
         if self.config.side == Side::Air
             && let Some(radio) = radio_of(frame)
+            && (frame.message_id() != CELLULAR_STATUS || self.modem_teller.is(now, frame.source()))
         {
             // Who asks the modem itself knows better, and numbers cells in another way.
             let radio = match self.asks_modem {
@@ -37,6 +38,24 @@ impl Session {
             };
             self.tell_radio(now, None, &radio);
         }
+    }
+}
+
+/// Who tells of the modem by MAVLink. Where two do, each of a modem of its own, the one that was heard first is listened to for as long as
+/// it tells: to take both for one would be a handover with each message.
+#[derive(Debug, Default)]
+pub(super) struct ModemTeller(Option<(Address, Instant)>);
+
+impl ModemTeller {
+    /// Whether it is this one, who tells something now.
+    fn is(&mut self, now: Instant, source: Address) -> bool {
+        let is_other =
+            |(teller, at): (Address, Instant)| teller != source && now.saturating_duration_since(at) < RADIO_HOLDS;
+        if self.0.is_some_and(is_other) {
+            return false;
+        }
+        self.0 = Some((source, now));
+        true
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use super::bearer::Bearer;
+use super::pictures::Pictures;
 use super::{Event, LATE, ParcelPort, Session, Side};
 use crate::cc::Reports;
 use crate::feedback::{DatagramId, Fate, Kept};
@@ -48,8 +49,7 @@ pub(super) struct Inbound {
     peer_epoch: Option<u64>,
     /// What the peer said of its pictures last, and when it came.
     pub peer_sees: Option<(Instant, Heartbeat)>,
-    /// Per video flow, when the picture that was given out last was born.
-    pub pictures: [Option<Instant>; flow::MAX_VIDEO_FLOWS as usize],
+    pub pictures: Pictures,
     /// (epoch, slot) of setpoints, and the newest sequence number delivered.
     newest_setpoint: BTreeMap<(u64, u64), u64>,
     held: Vec<(ConnectionId, Bytes)>,
@@ -79,11 +79,6 @@ const MIN_HOLD: Duration = Duration::from_millis(50);
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
 impl Inbound {
-    /// Age over propagation of the oldest picture on a screen here.
-    pub fn picture_age(&self, now: Instant) -> Option<Duration> {
-        self.pictures.iter().flatten().map(|born| now.saturating_duration_since(*born)).max()
-    }
-
     pub fn on_unknown(&mut self, peer: UnknownPeer) {
         let count = self.unknown.as_ref().map_or(0, |(_, count)| *count);
         self.unknown = Some((peer, count + 1));
@@ -111,7 +106,7 @@ impl Session {
                 self.receipts.on_stream(connection.bearer());
             }
             Some(flow::HELLO) if !early => match Hello::parse(rest) {
-                Some(hello) => self.on_hello(connection, hello),
+                Some(hello) => self.on_hello(now, connection, hello),
                 None => self.counters.malformed += 1,
             },
             _ => self.counters.malformed += 1,
@@ -121,7 +116,7 @@ impl Session {
         }
     }
 
-    fn on_hello(&mut self, connection: ConnectionId, hello: Hello) {
+    fn on_hello(&mut self, now: Instant, connection: ConnectionId, hello: Hello) {
         if hello.air == (self.config.side == Side::Air) {
             self.events.push_back(Event::SameSide);
         }
@@ -131,6 +126,7 @@ impl Session {
         self.inbound.takes_histories = hello.revision >= HISTORIES;
         if self.inbound.peer_epoch.replace(hello.epoch).is_some_and(|former| former != hello.epoch) {
             self.repairs.on_new_peer();
+            self.inbound.pictures.on_new_peer(now);
             if self.bulk_out.restart() {
                 self.events.push_back(Event::BulkRestarted);
             }
@@ -457,7 +453,7 @@ impl Session {
         match event {
             VideoEvent::Frame(frame) => {
                 let delay = now.saturating_duration_since(frame.born);
-                self.inbound.pictures[index] = Some(frame.born);
+                self.inbound.pictures.on_picture(index, frame.born);
                 self.latencies.by_class[Class::Video.index()].add(now, delay);
                 self.counters.frames_late += u64::from(delay > LATE);
                 let bytes = frame.packets.clone().map(|packet| packet.len()).sum();

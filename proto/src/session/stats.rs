@@ -246,7 +246,7 @@ impl Session {
             frames_out: video_in().map(|counters| counters.frames_out).sum(),
             frames_lost: video_in().map(|counters| counters.frames_lost).sum(),
             frames_stale: video_in().map(|counters| counters.frames_stale).sum(),
-            picture_age: self.inbound.picture_age(now),
+            picture_age: self.inbound.pictures.age(now),
             frames_shown_there: there.frames_received,
             frames_lost_there: there.frames_lost,
             frames_stale_there: there.frames_stale,
@@ -254,7 +254,7 @@ impl Session {
             held: self.held.is_some_and(|held| held.told),
             controller: self.bearers[video].controller.name(),
             target_rate: self.target_rate(),
-            radio: self.radio,
+            radio: self.radio.known(now),
             counters: self.counters_with_repairs(),
         }
     }

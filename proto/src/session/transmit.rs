@@ -190,7 +190,7 @@ impl Session {
             frames_received: counters().map(|counters| counters.frames_out).sum(),
             frames_lost: counters().map(|counters| counters.frames_lost).sum(),
             frames_stale: counters().map(|counters| counters.frames_stale).sum(),
-            picture_age_ms: self.inbound.picture_age(now).map(|age| age.as_millis() as u64),
+            picture_age_ms: self.inbound.pictures.age(now).map(|age| age.as_millis() as u64),
             bulk: Some(self.bulk_in.window()),
         };
         self.bearers[index].send_heartbeat(now, told)

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::cc::Radio;
+use crate::cc::{LatelyTold, Radio};
 
 /// Above the roofs more cells are as strong as each other, and handovers several times as frequent.
 const HIGH_M: f32 = 30.0;
@@ -23,21 +23,24 @@ const NEW_CELL: Duration = Duration::from_secs(3);
 /// What is known, and when it told of other cells.
 #[derive(Debug, Default)]
 pub(super) struct Outlook {
-    radio: Radio,
+    told: LatelyTold,
+    /// However long ago it was told: a modem that comes back in the same one was not handed over.
+    cell: Option<u64>,
     /// The last [`MANY_HANDOVERS`], oldest first.
     handovers: VecDeque<Instant>,
 }
 
 impl Outlook {
     pub fn on_radio(&mut self, now: Instant, news: &Radio) {
-        let updated = self.radio.updated(news);
-        if self.radio.cell.is_some() && updated.cell != self.radio.cell {
+        self.told.on_radio(now, news);
+        if let Some(cell) = news.cell
+            && self.cell.replace(cell).is_some_and(|former| former != cell)
+        {
             if self.handovers.len() == MANY_HANDOVERS {
                 self.handovers.pop_front();
             }
             self.handovers.push_back(now);
         }
-        self.radio = updated;
     }
 
     /// Whether the modem has just told of another cell.
@@ -47,7 +50,7 @@ impl Outlook {
 
     /// From 0 to 1: how likely it is that the link will fail soon, or carry less.
     pub fn caution(&self, now: Instant) -> f64 {
-        let Radio { altitude_m, rsrp_dbm, rsrq_db, sinr_db, .. } = self.radio;
+        let Radio { altitude_m, rsrp_dbm, rsrq_db, sinr_db, .. } = self.told.known(now);
         let lately = |at: &&Instant| now.saturating_duration_since(**at) < LATELY;
         let is_high = altitude_m.is_some_and(|metres| metres > HIGH_M);
         let changes = self.handovers.iter().filter(lately).count() == MANY_HANDOVERS;
@@ -89,6 +92,23 @@ mod tests {
         let all = Radio { altitude_m: Some(99.0), rsrp_dbm: Some(-118.0), sinr_db: Some(9.0), ..Radio::default() };
         assert!((of(all) - 0.8).abs() < 1e-6);
         assert_eq!(of(Radio { sinr_db: Some(f32::NAN), rsrp_dbm: Some(f32::INFINITY), ..Radio::default() }), 0.0);
+    }
+
+    #[test]
+    fn what_is_not_told_again_is_forgotten_and_the_same_cell_afterwards_is_no_handover() {
+        let (mut outlook, start) = (Outlook::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let weak = Radio { cell: Some(7), rsrp_dbm: Some(-125.0), ..Radio::default() };
+        outlook.on_radio(at(0), &Radio { altitude_m: Some(80.0), sinr_db: Some(-9.0), ..weak });
+        // One after the other is no longer told.
+        outlook.on_radio(at(5), &Radio { altitude_m: Some(80.0), ..weak });
+        outlook.on_radio(at(9), &Radio { altitude_m: Some(80.0), rsrp_dbm: Some(-117.5), ..Radio::default() });
+        outlook.on_radio(at(12), &Radio { altitude_m: Some(80.0), ..Radio::default() });
+        assert_eq!([9, 10, 18, 19, 21, 22].map(|second| outlook.caution(at(second))), [1.0, 0.75, 0.75, 0.5, 0.5, 0.0]);
+        outlook.on_radio(at(600), &Radio { cell: Some(7), ..Radio::default() });
+        assert!(!outlook.is_new_cell(at(600)));
+        outlook.on_radio(at(601), &Radio { cell: Some(8), ..Radio::default() });
+        assert!(outlook.is_new_cell(at(601)));
     }
 
     #[test]
