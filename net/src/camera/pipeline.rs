@@ -1,6 +1,8 @@
 //! The pipeline. Its pictures come out as RTP and go to the node's own camera port, as any camera's do; what is in front of its
 //! encoder asks the node for each picture whether to encode it, and at what rate.
 
+mod pauses;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +15,7 @@ use gstreamer::prelude::*;
 use gstreamer_app::{AppSink, AppSinkCallbacks};
 use tokio::sync::mpsc;
 
+use self::pauses::Pauses;
 use super::table::{ANY, CameraSetup, ENCODERS, Encoder, words};
 use crate::encoder::{Ladder, Rekeying, Rung};
 use crate::node::{CameraRequest, FrameGate};
@@ -65,8 +68,6 @@ pub struct GstCamera {
 
 /// Encoders that take another rate from the next picture on hear of a change of a hundredth.
 const SHARE: f64 = 0.01;
-/// A pipeline that has ended is started again after this, at first and at most.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 /// The bus and the requests are looked at this often.
 const TICK: Duration = Duration::from_millis(5);
 
@@ -123,6 +124,7 @@ struct Film {
 /// A pipeline that plays; it stops when dropped.
 struct Playing {
     pipeline: gst::Pipeline,
+    began: Instant,
 }
 
 impl Drop for Playing {
@@ -202,7 +204,7 @@ impl Film {
             Ok(gst::FlowSuccess::Ok)
         };
         out.set_callbacks(AppSinkCallbacks::builder().new_sample(send).build());
-        let playing = Playing { pipeline };
+        let playing = Playing { pipeline, began: Instant::now() };
         let started = playing.pipeline.set_state(gst::State::Playing);
         started.map_err(|error| CameraError::Start(said(&playing.pipeline).unwrap_or_else(|| error.to_string())))?;
         tracing::info!(encoder = known.factory, "camera started");
@@ -211,7 +213,7 @@ impl Film {
 
     /// Until told to stop: passes requests on, and starts the pipeline again when it has ended.
     fn serve(mut self, first: Playing, stop: &AtomicBool) {
-        let (mut playing, mut again, mut pause) = (Some(first), Instant::now(), PAUSES[0]);
+        let (mut playing, mut again, mut pauses) = (Some(first), Instant::now(), Pauses::new());
         while !stop.load(Ordering::Relaxed) {
             while let Ok(request) = self.requests.try_recv() {
                 // Rates and pauses it asks for itself.
@@ -219,17 +221,18 @@ impl Film {
                     self.recovery.store(true, Ordering::Relaxed);
                 }
             }
-            let ended = playing.as_ref().and_then(|playing| said(&playing.pipeline));
-            if let Some(reason) = ended {
+            let ended = playing.as_ref().and_then(|playing| Some((said(&playing.pipeline)?, playing.began.elapsed())));
+            if let Some((reason, ran)) = ended {
+                let pause = pauses.after(ran);
                 tracing::warn!(reason, ?pause, "the camera has ended; starting it again");
                 (playing, again) = (None, Instant::now() + pause);
             }
             if playing.is_none() && Instant::now() >= again {
                 match self.play() {
-                    Ok(started) => (playing, pause) = (Some(started), PAUSES[0]),
+                    Ok(started) => playing = Some(started),
                     Err(error) => {
-                        tracing::warn!(%error, "the camera does not start; trying on");
-                        pause = (pause * 2).min(PAUSES[1]);
+                        let pause = pauses.after(Duration::ZERO);
+                        tracing::warn!(%error, ?pause, "the camera does not start; trying on");
                         again = Instant::now() + pause;
                     }
                 }
