@@ -87,7 +87,8 @@ impl GstCamera {
         let (description, known) = chosen(setup)?;
         let sizes = Arc::new(Mutex::new(setup.sizes.clone()));
         let recovery = Arc::new(AtomicBool::new(false));
-        let film = Film { description, known, sizes, to, gate, requests, recovery, skipped: skipped.clone() };
+        let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+        let film = Film { description, known, sizes, socket, to, gate, requests, recovery, skipped: skipped.clone() };
         let running = film.play()?;
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
@@ -113,6 +114,9 @@ struct Film {
     description: String,
     known: &'static Encoder,
     sizes: Arc<Mutex<Option<Ladder>>>,
+    /// The same for each start: the node takes another port for another camera, and drops what comes from there until this one has been
+    /// silent for a while, with the recovery point that a stream begins with.
+    socket: UdpSocket,
     to: SocketAddr,
     gate: FrameGate,
     requests: mpsc::Receiver<CameraRequest>,
@@ -186,8 +190,7 @@ impl Film {
                 gst::PadProbeReturn::Handled
             }
         });
-        let socket = UdpSocket::bind(if self.to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
-        let to = self.to;
+        let (socket, to) = (self.socket.try_clone()?, self.to);
         let out = pipeline.by_name(OUT).and_then(|out| out.downcast::<AppSink>().ok()).ok_or(CameraError::NoEncoder)?;
         let send = move |sink: &AppSink| {
             let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
