@@ -10,6 +10,7 @@ pub mod modem;
 pub mod mule;
 pub mod netwatch;
 pub mod node;
+mod pauses;
 pub mod radio;
 pub mod socket;
 pub mod status;

@@ -305,6 +305,7 @@ impl Node {
                 lane = self.lanes.sockets.receive(&mut batch) => self.on_datagrams(lane, &mut batch),
                 Some(event) = self.mavlink_events.recv() => self.on_endpoint_events(event),
                 Some(question) = self.questions.recv() => question.answer(&mut self.session),
+                flow = self.viewers.viewer_begun() => self.on_viewer_begun(flow),
                 Some(packet) = self.camera_packets.recv() => self.on_camera_packets(packet),
                 Some(news) = self.from_lines.recv() => self.on_line_news(news),
                 (lane, radio) = self.lanes.modems.heard() => self.on_radio(lane, &radio),

@@ -8,6 +8,7 @@
 
 mod input;
 mod output;
+mod refusals;
 mod spec;
 
 pub use input::{InputCounters, VideoDatagram, VideoInput};

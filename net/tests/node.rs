@@ -175,6 +175,35 @@ async fn commands_telemetry_and_video_pass_and_the_autopilot_gets_flow_control()
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_viewer_that_opens_its_port_late_has_a_recovery_point_made_for_it() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let mut ground_config = ground();
+    ground_config.viewers = vec![VideoSpec { address: nobody, codec: Codec::Auto, flow: None }];
+    let ground = Running::start(ground_config).await;
+    let mut air_config = air(&ground);
+    let camera = VideoSpec { address: "127.0.0.1:0".parse().unwrap(), codec: Codec::Opaque, flow: None };
+    air_config.cameras = vec![(Flow::default(), camera)];
+    let mut air = Running::start(air_config).await;
+    air.connected().await;
+    let eye = plug_in(air.camera.unwrap()).await;
+    let wanted_after = async |frames: usize| {
+        for _ in 0..frames {
+            eye.send(&[0; 700]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if air.snapshots.borrow().video.recovery_points_wanted > 0 {
+                break;
+            }
+        }
+        air.snapshots.borrow().video.recovery_points_wanted
+    };
+    assert_eq!(wanted_after(50).await, 0, "nobody watches");
+    let _viewer = UdpSocket::bind(nobody).await.unwrap();
+    assert_eq!(wanted_after(1000).await, 1);
+    air.stop().await;
+    ground.stop().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn either_side_may_listen_and_ipv6_works() {
     let mut air_config = config(Side::Air, Role::Listen("[::1]:0".parse().unwrap()));
     air_config.mtu = 1400;

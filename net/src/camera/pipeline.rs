@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::table::{ANY, CameraSetup, ENCODERS, Encoder, words};
 use crate::encoder::{Ladder, Rekeying, Rung};
 use crate::node::{CameraWishes, FrameGate};
+use crate::pauses::Pauses;
 
 /// Why there is no camera.
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +66,6 @@ pub struct GstCamera {
 
 /// Encoders that take another rate from the next picture on hear of a change of a hundredth.
 const SHARE: f64 = 0.01;
-/// A pipeline that has ended is started again after this, at first and at most.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 /// The bus and the requests are looked at this often.
 const TICK: Duration = Duration::from_millis(5);
 
@@ -86,7 +85,8 @@ impl GstCamera {
         let (description, known) = chosen(setup)?;
         let sizes = Arc::new(Mutex::new(setup.sizes.clone()));
         let recovery = Arc::new(AtomicBool::new(false));
-        let film = Film { description, known, sizes, to, gate, wishes, recovery, skipped: skipped.clone() };
+        let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+        let film = Film { description, known, sizes, socket, to, gate, wishes, recovery, skipped: skipped.clone() };
         let running = film.play()?;
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
@@ -112,6 +112,9 @@ struct Film {
     description: String,
     known: &'static Encoder,
     sizes: Arc<Mutex<Option<Ladder>>>,
+    /// The same for each start: the node takes another port for another camera, and drops what comes from there until this one has been
+    /// silent for a while, with the recovery point that a stream begins with.
+    socket: UdpSocket,
     to: SocketAddr,
     gate: FrameGate,
     wishes: watch::Receiver<CameraWishes>,
@@ -123,6 +126,7 @@ struct Film {
 /// A pipeline that plays; it stops when dropped.
 struct Playing {
     pipeline: gst::Pipeline,
+    began: Instant,
 }
 
 impl Drop for Playing {
@@ -184,8 +188,7 @@ impl Film {
                 gst::PadProbeReturn::Handled
             }
         });
-        let socket = UdpSocket::bind(if self.to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
-        let to = self.to;
+        let (socket, to) = (self.socket.try_clone()?, self.to);
         let out = pipeline.by_name(OUT).and_then(|out| out.downcast::<AppSink>().ok()).ok_or(CameraError::NoEncoder)?;
         let send = move |sink: &AppSink| {
             let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
@@ -202,7 +205,7 @@ impl Film {
             Ok(gst::FlowSuccess::Ok)
         };
         out.set_callbacks(AppSinkCallbacks::builder().new_sample(send).build());
-        let playing = Playing { pipeline };
+        let playing = Playing { pipeline, began: Instant::now() };
         let started = playing.pipeline.set_state(gst::State::Playing);
         started.map_err(|error| CameraError::Start(said(&playing.pipeline).unwrap_or_else(|| error.to_string())))?;
         tracing::info!(encoder = known.factory, "camera started");
@@ -211,7 +214,7 @@ impl Film {
 
     /// Until told to stop: passes requests on, and starts the pipeline again when it has ended.
     fn serve(mut self, first: Playing, stop: &AtomicBool) {
-        let (mut playing, mut again, mut pause) = (Some(first), Instant::now(), PAUSES[0]);
+        let (mut playing, mut again, mut pauses) = (Some(first), Instant::now(), Pauses::new());
         let mut heard = CameraWishes::default();
         while !stop.load(Ordering::Relaxed) {
             // Rates and pauses it asks for itself.
@@ -220,17 +223,18 @@ impl Film {
                 self.recovery.store(true, Ordering::Relaxed);
             }
             heard = wishes;
-            let ended = playing.as_ref().and_then(|playing| said(&playing.pipeline));
-            if let Some(reason) = ended {
+            let ended = playing.as_ref().and_then(|playing| Some((said(&playing.pipeline)?, playing.began.elapsed())));
+            if let Some((reason, ran)) = ended {
+                let pause = pauses.after(ran);
                 tracing::warn!(reason, ?pause, "the camera has ended; starting it again");
                 (playing, again) = (None, Instant::now() + pause);
             }
             if playing.is_none() && Instant::now() >= again {
                 match self.play() {
-                    Ok(started) => (playing, pause) = (Some(started), PAUSES[0]),
+                    Ok(started) => playing = Some(started),
                     Err(error) => {
-                        tracing::warn!(%error, "the camera does not start; trying on");
-                        pause = (pause * 2).min(PAUSES[1]);
+                        let pause = pauses.after(Duration::ZERO);
+                        tracing::warn!(%error, ?pause, "the camera does not start; trying on");
                         again = Instant::now() + pause;
                     }
                 }

@@ -40,6 +40,7 @@ const fn h265(factory: &'static str, property: &'static str, unit: Unit) -> Enco
 
 /// All that are known. Of these x264enc was tried; the others are by their documentation.
 pub const ENCODERS: [Encoder; 16] = [
+    // Recovery points are asked for after losses and for viewers that come late: few others are needed.
     Encoder {
         // The default buffer of 600 ms makes three to four times the rate for five frames after a step down.
         preset: &[

@@ -32,18 +32,15 @@ use super::ladder::{Ladder, Rung};
 use super::steps::Steps;
 use super::{EncoderKind, sleep_until};
 use crate::node::CameraWishes;
+use crate::pauses::Pauses;
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A program that has run for so long has worked: the next pause is the first again.
-const WORKED: Duration = Duration::from_secs(60);
 /// A program that does not read for so long is as good as gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// From the polite request to end to the other one.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve(command: String, mut wanted: Wanted, mut camera: watch::Receiver<CameraWishes>) {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Pauses::new();
     loop {
         let began = Instant::now();
         match Program::start(&command) {
@@ -59,9 +56,7 @@ pub(super) async fn serve(command: String, mut wanted: Wanted, mut camera: watch
             }
             Err(error) => tracing::warn!(command, %error, "the encoder cannot be started; trying on"),
         }
-        pause = if began.elapsed() >= WORKED { FIRST_PAUSE } else { pause };
-        let again = Instant::now() + pause;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        let again = Instant::now() + pauses.after(began.elapsed());
         loop {
             tokio::select! {
                 () = sleep_until(Some(again)) => break,
@@ -262,7 +257,7 @@ mod tests {
             sleep(Duration::from_millis(10)).await;
         }
         // While it is gone.
-        sleep(FIRST_PAUSE / 4).await;
+        sleep(Duration::from_millis(250)).await;
         sender.send_modify(|wishes| wishes.ask_recovery_point(3));
         sender.send_modify(|wishes| wishes.rate = rate(500_000));
         let all = read(&path, "\"recovery_point\"").await;

@@ -11,6 +11,14 @@ use super::{CameraRate, Node, NodeEvent, Role};
 use crate::video::Flow;
 
 impl Node {
+    /// What it is shown refers to pictures that it has not seen.
+    pub(super) fn on_viewer_begun(&mut self, flow: Flow) {
+        let now = Instant::now();
+        tracing::info!(%flow, "somebody has begun to watch; asking for a recovery point");
+        self.session.request_recovery_point(now, flow.number().into());
+        self.drain(now);
+    }
+
     pub(super) fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Mavlink { frame, .. } => {

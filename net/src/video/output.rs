@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aquila_proto::video::Packets;
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::spec::{Flow, VideoSpec};
+use super::refusals::Ear;
+use super::spec::{Flow, MAX_FLOWS, VideoSpec};
 
 /// Sends frames to viewers, all from one socket for each address family that keeps its port. Stops when dropped.
 ///
@@ -27,6 +28,7 @@ pub struct VideoOutput {
     /// Bytes of the frames that wait.
     waiting: Arc<AtomicUsize>,
     dropped: AtomicU64,
+    begun: mpsc::Receiver<Flow>,
     task: JoinHandle<()>,
 }
 
@@ -82,8 +84,9 @@ impl VideoOutput {
         let consumers: Arc<[Consumer]> = viewers.iter().map(Consumer::new).collect();
         let (frames, queue) = mpsc::channel(MAX_FRAMES);
         let waiting = Arc::new(AtomicUsize::new(0));
-        let task = tokio::spawn(run(sockets, queue, Arc::clone(&consumers), Arc::clone(&waiting)));
-        Ok(Self { frames, consumers, waiting, dropped: AtomicU64::new(0), task })
+        let (tell, begun) = mpsc::channel(MAX_FLOWS.into());
+        let task = tokio::spawn(run(sockets, queue, Arc::clone(&consumers), Arc::clone(&waiting), tell));
+        Ok(Self { frames, consumers, waiting, dropped: AtomicU64::new(0), begun, task })
     }
 
     /// Sends a frame's packets to all viewers of `flow`, soon; drops the whole frame, counted, if too many wait.
@@ -96,6 +99,15 @@ impl VideoOutput {
         if !fits || self.frames.try_send((flow, packets)).is_err() {
             self.waiting.fetch_sub(bytes, Relaxed);
             self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Waits for a viewer that begins to listen when frames of its flow have been refused; gives the flow, of which it needs a recovery
+    /// point. Known of viewers on this machine, and of others whose system refuses what nobody listens to: many drop it in silence.
+    pub async fn viewer_begun(&mut self) -> Flow {
+        match self.begun.recv().await {
+            Some(flow) => flow,
+            None => std::future::pending().await,
         }
     }
 
@@ -119,9 +131,19 @@ async fn run(
     mut queue: mpsc::Receiver<(Flow, Packets)>,
     consumers: Arc<[Consumer]>,
     waiting: Arc<AtomicUsize>,
+    begun: mpsc::Sender<Flow>,
 ) {
+    let ear = |to: &Consumer| Some((to.flow, Ear::new(to.address, sockets.port_to(to.address)?)?));
+    let mut ears: Vec<_> = consumers.iter().filter_map(ear).collect();
     while let Some((flow, packets)) = queue.recv().await {
         waiting.fetch_sub(packets.byte_len(), Relaxed);
+        let now = Instant::now();
+        for (_, ear) in ears.iter_mut().filter(|(of, _)| *of == flow) {
+            if ear.has_begun(now) {
+                // Full: that one is asked for.
+                let _ = begun.try_send(flow);
+            }
+        }
         let packets: Vec<Bytes> = packets.collect();
         for (place, burst) in packets.chunks(BURST).enumerate() {
             if place > 0 {
@@ -139,6 +161,8 @@ impl Sockets {
         let open = |any: SocketAddr| {
             let socket = StdSocket::bind(any)?;
             socket.set_nonblocking(true)?;
+            // The ears share its port.
+            SockRef::from(&socket).set_reuse_address(true)?;
             UdpSocket::from_std(socket)
         };
         let needed = |v4: bool| viewers.iter().any(|viewer| viewer.address.is_ipv4() == v4);
@@ -147,6 +171,12 @@ impl Sockets {
             v6: needed(false).then(|| open((Ipv6Addr::UNSPECIFIED, 0).into())).transpose()?,
             offload: true,
         })
+    }
+
+    /// The port that packets to a viewer leave from.
+    fn port_to(&self, viewer: SocketAddr) -> Option<u16> {
+        let socket = if viewer.is_ipv4() { &self.v4 } else { &self.v6 };
+        socket.as_ref()?.local_addr().ok().map(|local| local.port())
     }
 
     /// Sends packets to a viewer, as many at once as may leave in one call.

@@ -152,6 +152,35 @@ async fn viewers_get_their_flow_from_one_port_and_one_that_is_gone_disturbs_nobo
 }
 
 #[tokio::test]
+async fn a_viewer_that_comes_late_is_noticed_once_and_one_that_was_there_is_not() {
+    for loopback in ["127.0.0.1:0", "[::1]:0"] {
+        let late = UdpSocket::bind(loopback).unwrap().local_addr().unwrap();
+        let (_watching, watching) = viewer().await;
+        let [late_spec, spec] = [(late, 2), (watching.address, 1)].map(|(address, flow)| VideoSpec {
+            address,
+            flow: Flow::new(flow),
+            ..watching.clone()
+        });
+        let mut output = VideoOutput::spawn(&[late_spec, spec]).unwrap();
+        let mut begun_within = async |frames: usize| {
+            for _ in 0..frames {
+                for flow in [1, 2] {
+                    output.send(Flow::new(flow).unwrap(), frame(20, 1200).1);
+                }
+                if let Ok(flow) = timeout(Duration::from_millis(20), output.viewer_begun()).await {
+                    return Some(flow.number());
+                }
+            }
+            None
+        };
+        assert_eq!(begun_within(20).await, None, "nobody listens at {late}");
+        let _socket = UdpSocket::bind(late).unwrap();
+        assert_eq!(begun_within(250).await, Some(2), "{late}");
+        assert_eq!(begun_within(20).await, None, "{late}");
+    }
+}
+
+#[tokio::test]
 async fn packets_of_any_size_come_out_as_they_went_in() {
     let (socket, spec) = viewer().await;
     let output = VideoOutput::spawn(&[spec]).unwrap();

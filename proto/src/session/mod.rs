@@ -369,6 +369,16 @@ impl Session {
         outcome
     }
 
+    /// A viewer of the other side's camera `flow` has not seen the pictures before, for instance since it has just begun to look: asks for a
+    /// recovery point, until one comes and no sooner after the last request than after a loss. Does nothing before any video has come.
+    pub fn request_recovery_point(&mut self, now: Instant, flow: usize) {
+        self.begin_input(now);
+        if let Some(Some(reassembler)) = self.video_in.get_mut(flow) {
+            reassembler.want_recovery();
+        }
+        self.after_input(now);
+    }
+
     /// Sends bytes on the bulk stream; returns how many were taken, none when 64 kB wait already. They arrive complete
     /// and in order, by whatever bearers have room; or the other side's process is started anew ([`Event::BulkRestarted`]), and
     /// what it had not handed on has to be written again.

@@ -206,6 +206,11 @@ impl Reassembler {
         front.into_iter().chain(self.recovery_due()).min()
     }
 
+    /// Whoever is shown what is given out has not seen all of it: asks for a recovery point, until one comes, as after a loss.
+    pub fn want_recovery(&mut self) {
+        (self.picture, self.ask) = (Picture::Broken, true);
+    }
+
     /// Changes the time between requests for a recovery point, for instance when the round-trip time is known.
     pub fn set_recovery_interval(&mut self, interval: Duration) {
         self.config.recovery_interval = interval;

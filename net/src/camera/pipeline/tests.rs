@@ -110,6 +110,30 @@ fn an_encoder_that_begins_anew_is_told_a_fall_at_once_and_little_at_recovery_poi
 }
 
 #[test]
+fn a_camera_that_was_started_again_sends_from_the_same_port() {
+    let needed = ["videotestsrc", "x264enc", "rtph264pay", "appsink"];
+    if let Some(absent) = needed.iter().find(|element| !has(element)) {
+        eprintln!("skipped: there is no {absent}");
+        return;
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let (_wishes, receiver) = watch::channel(CameraWishes::default());
+    let description = setup("videotestsrc num-buffers=10 ! video/x-raw,width=320,height=240,framerate=30/1 ! x264enc");
+    let gate = FrameGate::answering(|| Some(Bitrate::mbps(1)));
+    let camera = GstCamera::start(&description, socket.local_addr().unwrap(), gate, receiver).unwrap();
+    let mut buffer = [0; 2048];
+    let mut next = || {
+        let (len, from) = socket.recv_from(&mut buffer).expect("video");
+        (RtpPacket::parse(&buffer[..len]).expect("RTP").ssrc, from)
+    };
+    let (first, from) = next();
+    let (_, from_again) = std::iter::repeat_with(&mut next).find(|(stream, _)| *stream != first).unwrap();
+    assert_eq!(from_again, from);
+    drop(camera);
+}
+
+#[test]
 fn a_change_is_told_if_it_is_worth_it() {
     let kbps = |told: Option<Bitrate>| told.map(|rate| rate.0 / 1000);
     let mut teller = Teller::new(Encoder::of("x264enc").unwrap());

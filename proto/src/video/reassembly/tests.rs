@@ -257,6 +257,24 @@ fn a_recovery_point_is_asked_for_until_it_comes() {
 }
 
 #[test]
+fn a_viewer_that_comes_late_has_a_recovery_point_asked_for_until_it_comes() {
+    let now = epoch();
+    let mut reassembler = begun(now, 0);
+    reassembler.set_recovery_interval(100 * MS);
+    reassembler.want_recovery();
+    assert_eq!(events(&mut reassembler, now), ["recovery"]);
+    reassembler.want_recovery();
+    assert_eq!(events(&mut reassembler, now + 50 * MS), nothing(), "not before the interval is over");
+    assert_eq!(
+        push(&mut reassembler, now + 100 * MS, &whole(1)),
+        ["frame 1", "recovery"],
+        "the first may have been lost"
+    );
+    assert_eq!(push(&mut reassembler, now + 110 * MS, &idr(2)), ["frame 2"]);
+    assert_eq!(push(&mut reassembler, now + 300 * MS, &whole(3)), ["frame 3"]);
+}
+
+#[test]
 fn joining_in_the_middle_asks_for_a_recovery_point() {
     let now = epoch();
     let mut reassembler = Reassembler::new(ReassemblerConfig::default());
