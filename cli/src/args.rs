@@ -125,7 +125,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_in: Vec<VideoSpec>,
     /// What makes the camera's pictures and is told how much the link carries: majestic:HOST is a camera with OpenIPC,
-    /// v4l2:DEVICE an encoder of the kernel's, exec:COMMAND starts a program that gets lines of JSON [video.encoder]
+    /// v4l2:DEVICE one of the kernel's that encodes itself, exec:COMMAND starts a program that gets lines of JSON [video.encoder]
     #[arg(long, value_name = "ENCODER", help_heading = "MAVLink and video")]
     pub encoder: Option<EncoderSpec>,
     /// Pipeline of GStreamer's that films in this process and ends with an encoder, which is asked before each picture; for

@@ -48,7 +48,7 @@ pub enum EncoderSpec {
     Command(String),
     /// OpenIPC's majestic at this host, with its port if that is not 80.
     Majestic(String),
-    /// The controls of an encoder of the kernel's, at this device.
+    /// The controls of a camera of the kernel's that encodes, at this device.
     V4l2(PathBuf),
 }
 
@@ -57,7 +57,7 @@ pub enum EncoderSpec {
 pub enum ParseEncoderError {
     /// None that we know.
     #[error(
-        "'{0}' is no encoder: write majestic:HOST for a camera with OpenIPC, v4l2:/dev/videoN for an encoder of the kernel's, or exec:COMMAND for a program that is told what \
+        "'{0}' is no encoder: write majestic:HOST for a camera with OpenIPC, v4l2:/dev/videoN for a camera of the kernel's that encodes, or exec:COMMAND for a program that is told what \
          to do on its standard input"
     )]
     Unknown(String),

@@ -353,10 +353,11 @@ impl Session {
             if queue.counters().packets_in == 0 {
                 queue.begin_grace(now);
             }
-            let frames = queue.counters().frames_in;
+            let pictures = |queue: &SendQueue| queue.counters().frames_in - queue.counters().frames_beside;
+            let before = pictures(queue);
             queue.set_waited_raw(self.frame_waited);
             let outcome = queue.push(now, packet);
-            if queue.counters().frames_in > frames {
+            if pictures(queue) > before {
                 let waited = std::mem::take(&mut self.frame_waited);
                 let leads = self.rhythm.on_frame(now.checked_sub(waited).unwrap_or(now), flow);
                 if let (true, Some(told)) = (leads, self.last_target) {

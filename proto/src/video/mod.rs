@@ -19,6 +19,7 @@ mod parity;
 mod queue;
 mod reassembly;
 mod rtp;
+mod streams;
 
 pub use classify::{Classifier, Codec, ParseCodecError};
 pub use fragment::{FragmentError, FragmentFlags, FragmentHeader, MAX_FRAGMENTS, MAX_FRAME_BYTES, MIN_PAYLOAD};

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytes::BufMut;
 
-use super::classify::{Classifier, Codec};
+use super::classify::Codec;
 use super::fragment::{FragmentFlags, FragmentHeader, MAX_FRAGMENTS, MAX_FRAME_BYTES, MIN_PAYLOAD};
 use super::frame::{framed_len, put_packet};
 use super::nal::PacketKind;
+use super::reassembly::DEFAULT_MAX_FRAME_AGE;
 use super::rtp::{Datagram, RtpPacket};
+use super::streams::{Seen, Streams};
 use crate::units::ByteCount;
 
 /// Limits of a [`SendQueue`]. All are hard: what goes beyond is dropped in whole frames and counted.
@@ -21,10 +23,12 @@ pub struct SendQueueConfig {
     pub max_frames: usize,
     /// Most bytes that have not left yet.
     pub max_bytes: ByteCount,
-    /// A frame of which nothing has left is dropped when its first packet came in this long ago. One that has begun to
-    /// leave has three times as long before the rest of it is dropped, or a camera that makes more than the link carries would
-    /// have every frame dropped half-way.
+    /// A frame of which nothing has left is dropped when its first packet came in this long ago.
     pub max_age: Duration,
+    /// One that has begun to leave may become older before the rest of it is dropped, or a camera that makes more than the link carries
+    /// would have every frame dropped half-way; but no older than the other side gives out
+    /// ([`ReassemblerConfig::max_frame_age`](super::ReassemblerConfig::max_frame_age)).
+    pub max_age_begun: Duration,
     /// Silence within a frame after which what there is of it leaves, in a fragment that is not full.
     pub flush_after: Duration,
     /// Silence after which a frame without marker counts as ended.
@@ -38,8 +42,8 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The queue of one video flow.
 ///
-/// Packets of one RTP timestamp and SSRC, with consecutive sequence numbers, are a frame; the marker ends it. RTCP rides
-/// in the frame that is open. A datagram that is not RTP is a frame of its own. A frame's first fragments may leave while
+/// Packets of one RTP timestamp and SSRC, with consecutive sequence numbers, are a frame; the marker ends it. RTCP, and sound beside
+/// the picture, ride in the frame that is open. A datagram that is not RTP is a frame of its own. A frame's first fragments may leave while
 /// its last packets are still coming in, so that a frame does not wait for itself.
 ///
 /// Frames are numbered when their first fragment leaves: what is dropped before that leaves no gap for the receiver to
@@ -47,17 +51,19 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct SendQueue {
     config: SendQueueConfig,
-    classifier: Classifier,
+    streams: Streams,
     frames: VecDeque<Frame>,
     /// The frame that packets are added to: the last of `frames`, unless it was refused.
     open: Option<Open>,
-    /// SSRC and sequence number of the last RTP packet.
-    last_packet: Option<(u32, u16)>,
+    /// Another stream has begun, and no recovery point has come of it yet.
+    begins: bool,
     unsent: usize,
     next_number: u32,
     /// A frame that was dropped after some of it had left; the receiver is told before anything else leaves.
     abandoned: Option<FragmentHeader>,
     recovery_needed: bool,
+    /// When a dropped frame last made it so.
+    asked: Option<Instant>,
     grace_until: Option<Instant>,
     tells_waits: bool,
     /// How long the picture of the next frame has waited before it was encoded.
@@ -117,6 +123,8 @@ pub struct QueueCounters {
     pub packets_missing: u64,
     /// Frames begun, those refused included.
     pub frames_in: u64,
+    /// Those of them that had no picture when they began: RTCP, or sound.
+    pub frames_beside: u64,
     /// Frames whose last fragment left.
     pub frames_sent: u64,
     /// Frames dropped after some of them had left; each is also counted by reason.
@@ -162,6 +170,7 @@ impl Default for SendQueueConfig {
             max_frames: DEFAULT_MAX_FRAMES,
             max_bytes: DEFAULT_MAX_BYTES,
             max_age: DEFAULT_MAX_AGE,
+            max_age_begun: DEFAULT_MAX_FRAME_AGE,
             flush_after: DEFAULT_FLUSH_AFTER,
             close_after: DEFAULT_CLOSE_AFTER,
             max_open: DEFAULT_MAX_OPEN,
@@ -200,15 +209,16 @@ impl SendQueue {
     /// An empty queue.
     pub fn new(config: SendQueueConfig) -> Self {
         Self {
-            classifier: Classifier::new(config.codec),
+            streams: Streams::new(config.codec),
             config,
             frames: VecDeque::new(),
             open: None,
-            last_packet: None,
+            begins: false,
             unsent: 0,
             next_number: 0,
             abandoned: None,
             recovery_needed: false,
+            asked: None,
             grace_until: None,
             tells_waits: false,
             waited_raw: Duration::ZERO,
@@ -229,12 +239,16 @@ impl SendQueue {
         }
         match Datagram::parse(packet) {
             Datagram::Rtp(rtp) => {
-                let kind = self.classifier.handle_packet(&rtp);
-                self.count_missing(&rtp);
+                let seen = self.streams.handle_packet(now, &rtp);
+                self.counters.packets_missing += u64::from(seen.missing);
+                if seen.is_beside {
+                    return self.append_beside(now, packet);
+                }
+                self.note_gaps(&seen);
                 if !self.open.as_ref().is_some_and(|open| open.is_continued_by(&rtp)) {
                     self.end_open();
                 }
-                let outcome = self.append(now, packet, kind);
+                let outcome = self.append(now, packet, seen.kind);
                 if let Some(open) = &mut self.open {
                     open.last = Some((rtp.ssrc, rtp.timestamp, rtp.sequence));
                     open.last_packet = now;
@@ -244,14 +258,7 @@ impl SendQueue {
                 }
                 outcome
             }
-            Datagram::Rtcp => {
-                let alone = self.open.is_none();
-                let outcome = self.append(now, packet, PacketKind::Neutral);
-                if alone {
-                    self.end_open();
-                }
-                outcome
-            }
+            Datagram::Rtcp => self.append_beside(now, packet),
             Datagram::Other => {
                 self.end_open();
                 let outcome = self.append(now, packet, PacketKind::Unknown);
@@ -270,7 +277,7 @@ impl SendQueue {
         }
         let max_payload = self.beside_number(max_payload);
         if self.abandoned.is_none() && self.frames.front()?.is_out_of_indices(max_payload) {
-            self.drop_front(DropReason::TooLarge);
+            self.drop_front(now, DropReason::TooLarge);
         }
         if let Some(header) = self.abandoned.take() {
             let header = FragmentHeader { number: self.numbers, ..header };
@@ -324,7 +331,7 @@ impl SendQueue {
             }
         }
         while self.front_expires().is_some_and(|at| at <= now) {
-            self.drop_front(DropReason::TooOld);
+            self.drop_front(now, DropReason::TooOld);
         }
     }
 
@@ -361,7 +368,7 @@ impl SendQueue {
 
     /// The codec as configured or found so far.
     pub fn codec(&self) -> Codec {
-        self.classifier.codec()
+        self.streams.codec()
     }
 
     /// Totals since the queue was made.
@@ -373,12 +380,12 @@ impl SendQueue {
     pub fn clear(&mut self, now: Instant) {
         self.handle_timeout(now);
         while !self.frames.is_empty() {
-            self.drop_front(DropReason::Cleared);
+            self.drop_front(now, DropReason::Cleared);
         }
     }
 
-    /// Frames that come in within the next second are kept for a second: the connection is new, its rate is only being
-    /// found, and a stream that begins with a large recovery point should not begin with its loss.
+    /// Frames that come in within the next second are kept as long as those that have begun to leave: the connection is new, its rate is
+    /// only being found, and a stream that begins with a large recovery point should not begin with its loss.
     pub fn begin_grace(&mut self, now: Instant) {
         self.grace_until = Some(now + GRACE);
     }
@@ -416,10 +423,20 @@ impl SendQueue {
 
     fn front_expires(&self) -> Option<Instant> {
         let frame = self.frames.front()?;
-        let begun = frame.number.is_some();
-        let age = self.config.max_age * if begun { 3 } else { 1 };
         let in_grace = self.grace_until.is_some_and(|until| frame.arrived <= until);
-        Some(frame.arrived + if in_grace { age.max(GRACE) } else { age })
+        let has_longer = in_grace || frame.number.is_some();
+        Some(frame.arrived + if has_longer { self.config.max_age_begun } else { self.config.max_age })
+    }
+
+    /// Adds a packet of no picture: to the frame that is open, or else it is one by itself.
+    fn append_beside(&mut self, now: Instant, packet: &[u8]) -> PushOutcome {
+        let alone = self.open.is_none();
+        self.counters.frames_beside += u64::from(alone);
+        let outcome = self.append(now, packet, PacketKind::Neutral);
+        if alone {
+            self.end_open();
+        }
+        outcome
     }
 
     /// Adds a packet to the open frame, beginning one if there is none, or drops it with its frame.
@@ -440,13 +457,13 @@ impl SendQueue {
         });
         if let Some(reason) = refused {
             self.recovery_needed |= kind > PacketKind::Disposable;
-            self.refuse_open(reason);
+            self.refuse_open(now, reason);
             return PushOutcome::Dropped(reason);
         }
         if let Some(frame) = self.frames.back_mut() {
             put_packet(&mut frame.bytes, packet);
             frame.kind = frame.kind.max(kind);
-            frame.classified = matches!(self.classifier.codec(), Codec::H264 | Codec::H265);
+            frame.classified = matches!(self.streams.codec(), Codec::H264 | Codec::H265);
             self.unsent += framed;
         }
         PushOutcome::Queued
@@ -480,25 +497,29 @@ impl SendQueue {
     }
 
     /// Drops the open frame; the rest of its packets will be dropped as they come.
-    fn refuse_open(&mut self, reason: DropReason) {
+    fn refuse_open(&mut self, now: Instant, reason: DropReason) {
         let Some(open) = self.open.as_mut().filter(|open| open.refused.is_none()) else { return };
         open.refused = Some(reason);
         let frame = self.frames.pop_back();
-        self.on_dropped(frame, reason);
+        self.on_dropped(now, frame, reason);
     }
 
-    fn drop_front(&mut self, reason: DropReason) {
+    fn drop_front(&mut self, now: Instant, reason: DropReason) {
         if self.frames.len() == 1 && self.open.as_ref().is_some_and(|open| open.refused.is_none()) {
-            return self.refuse_open(reason);
+            return self.refuse_open(now, reason);
         }
         let frame = self.frames.pop_front();
-        self.on_dropped(frame, reason);
+        self.on_dropped(now, frame, reason);
     }
 
-    fn on_dropped(&mut self, frame: Option<Frame>, reason: DropReason) {
+    fn on_dropped(&mut self, now: Instant, frame: Option<Frame>, reason: DropReason) {
         let Some(frame) = frame else { return };
         self.counters.dropped[reason as usize] += 1;
-        self.recovery_needed |= frame.kind > PacketKind::Disposable;
+        // What came before the last request is mended by what that has brought, or will.
+        let is_mended = self.asked.is_some_and(|asked| frame.arrived <= asked);
+        if frame.kind > PacketKind::Disposable && !is_mended {
+            (self.recovery_needed, self.asked) = (true, Some(now));
+        }
         self.unsent -= frame.bytes.len() - frame.sent;
         if let Some(number) = frame.number {
             self.counters.frames_abandoned += 1;
@@ -523,17 +544,15 @@ impl SendQueue {
         }
     }
 
-    fn count_missing(&mut self, rtp: &RtpPacket<'_>) {
-        if let Some((ssrc, sequence)) = self.last_packet
-            && ssrc == rtp.ssrc
-        {
-            let missing = rtp.sequence.wrapping_sub(sequence).wrapping_sub(1);
-            if (1..=MAX_MISSING).contains(&missing) {
-                self.counters.packets_missing += u64::from(missing);
-                self.recovery_needed = true;
-            }
+    /// What is lost before it comes here, or is not there to be referred to, breaks the picture as what is dropped here does. A stream that
+    /// begins with a recovery point needs none.
+    fn note_gaps(&mut self, seen: &Seen) {
+        self.begins |= seen.begins;
+        self.recovery_needed |= seen.missing > 0;
+        if self.begins && seen.kind > PacketKind::Disposable {
+            self.recovery_needed |= seen.kind != PacketKind::Recovery;
+            self.begins = false;
         }
-        self.last_packet = Some((rtp.ssrc, rtp.sequence));
     }
 }
 
@@ -622,9 +641,6 @@ const DEFAULT_FLUSH_AFTER: Duration = Duration::from_millis(2);
 const DEFAULT_CLOSE_AFTER: Duration = Duration::from_millis(20);
 /// Half the age limit, for sources that never change the timestamp: without it their one frame would grow too old.
 const DEFAULT_MAX_OPEN: Duration = Duration::from_millis(150);
-
-/// Longest gap in sequence numbers that counts as loss; beyond, the source started anew.
-const MAX_MISSING: u16 = 512;
 
 /// Buffers kept for reuse, and the largest one kept.
 const SPARES: usize = 16;

@@ -430,10 +430,10 @@ fn event_bytes(event: &VideoEvent) -> usize {
 const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(20);
 /// A frame is repaired until its sender would drop it, had it not begun to leave.
 const DEFAULT_REPAIR_TIME: Duration = Duration::from_millis(300);
-/// The sender gives up a frame at 300 ms; the rest is for queues on the way.
+/// The sender gives a frame up that is as old; so does who gives frames out.
 const DEFAULT_FRAME_TIMEOUT: Duration = Duration::from_millis(500);
 /// At 20 m/s the aircraft is ten metres further.
-const DEFAULT_MAX_FRAME_AGE: Duration = Duration::from_millis(500);
+pub(super) const DEFAULT_MAX_FRAME_AGE: Duration = Duration::from_millis(500);
 /// 4 s at 60 frames/s; 340 ms at 8 Mbit/s if each datagram is a frame of its own (MPEG-TS: 760 a second).
 const DEFAULT_MAX_FRAMES: usize = 256;
 /// The largest frame and as much again.

@@ -130,13 +130,78 @@ fn timestamp_ssrc_and_sequence_end_a_frame() {
 #[test]
 fn packets_missing_from_the_camera_are_counted_and_need_a_recovery_point() {
     let (now, mut queue) = (epoch(), queue());
-    for (sequence, missing) in [(10, 0), (11, 0), (14, 2), (13, 2), (14 + MAX_MISSING, 2 + u64::from(MAX_MISSING))] {
+    for (sequence, missing) in [(10, 0), (11, 0), (14, 2), (13, 2), (14 + 512, 2 + 512)] {
         queue.push(now, &frame(sequence, REFERENCE, 100));
         assert_eq!(queue.counters().packets_missing, missing, "{sequence}");
     }
     assert!(queue.take_recovery_needed());
+    assert!(!queue.take_recovery_needed());
     queue.push(now, &frame(30_000, REFERENCE, 100));
-    assert!(!queue.take_recovery_needed(), "a jump is a new start");
+    assert_eq!(queue.counters().packets_missing, 2 + 512, "a jump is a new start");
+    assert!(queue.take_recovery_needed(), "with nothing to begin with");
+}
+
+#[test]
+fn a_camera_that_was_started_anew_is_asked_for_a_recovery_point_unless_it_begins_with_one() {
+    for (first, needed) in [(IDR, false), (REFERENCE, true)] {
+        for sequence in [100, 30_000] {
+            for ssrc in [1, 2] {
+                let (now, mut queue) = (epoch(), queue());
+                queue.push(now, &frame(0, IDR, 100));
+                assert!(!queue.take_recovery_needed());
+                // A delimiter comes first, and says nothing.
+                queue.push(now, &rtp(false, sequence, 9, ssrc, &[0x09, 0xf0]));
+                queue.push(now, &rtp(true, sequence + 1, 9, ssrc, &[first, 7]));
+                let lost = ssrc == 1 && sequence == 100;
+                assert_eq!(queue.take_recovery_needed(), needed || lost, "{first:x}, {sequence}, {ssrc}");
+                queue.push(now, &rtp(true, sequence + 2, 18, ssrc, &[REFERENCE, 7]));
+                assert!(!queue.take_recovery_needed(), "once");
+            }
+        }
+    }
+}
+
+#[test]
+fn sound_beside_the_picture_neither_cuts_it_nor_counts_as_one() {
+    let (now, mut queue) = (epoch(), SendQueue::new(SendQueueConfig::default()));
+    let sound = |number: u16| {
+        let mut packet = rtp(true, number, 0, 9, &[0xfc, 0xff, 0xfe]);
+        packet[1] = 0x80 | 98;
+        packet
+    };
+    queue.push(now, &rtp(true, 0, 0, 1, &[0x67, 66, 0, 30]));
+    for number in 1..20 {
+        queue.push(now, &rtp(false, 2 * number, number.into(), 1, &[REFERENCE, 7]));
+        queue.push(now, &sound(2 * number));
+        queue.push(now, &rtp(true, 2 * number + 1, number.into(), 1, &[REFERENCE, 7]));
+        queue.push(now, &sound(2 * number + 1));
+    }
+    queue.take_recovery_needed();
+    let QueueCounters { frames_in, frames_beside, packets_missing, .. } = *queue.counters();
+    assert_eq!((frames_in, frames_beside, packets_missing), (1 + 19 * 2, 19, 1));
+    let fragments = headers(&pop_all(&mut queue, now, 1200));
+    assert!(fragments.iter().all(|header| header.flags.classified));
+    let disposable = fragments.iter().filter(|header| header.flags.disposable).count();
+    assert_eq!((fragments.len(), disposable), (1 + 19 * 2, 19), "sound alone");
+}
+
+#[test]
+fn one_recovery_point_mends_all_that_was_dropped_before_it() {
+    let (start, mut queue) = (epoch(), queue());
+    let mut asked = Vec::new();
+    // Nothing leaves for a second, and the camera does as it is asked.
+    let mut recovery = false;
+    for number in 0..30u16 {
+        let now = start + u32::from(number) * 33 * MS;
+        queue.push(now, &frame(number, if std::mem::take(&mut recovery) { IDR } else { REFERENCE }, 100));
+        queue.handle_timeout(now);
+        if queue.take_recovery_needed() {
+            recovery = true;
+            asked.push(number);
+        }
+    }
+    // When the first frame was dropped, and when that of the last request was.
+    assert_eq!(asked, [10, 21], "not with each");
 }
 
 #[test]
@@ -205,10 +270,10 @@ fn the_receiver_is_told_of_a_frame_that_was_given_up_half_way() {
     let (start, mut queue) = (epoch(), queue());
     queue.push(start, &frame(0, IDR, 3000));
     queue.pop_fragment(start, 1200, &mut Vec::new()).unwrap();
-    queue.handle_timeout(start + 899 * MS);
+    queue.handle_timeout(start + 499 * MS);
     assert_eq!(queue.queued_frames(), 1, "it has begun to leave, so it has longer");
-    queue.push(start + 899 * MS, &frame(1, REFERENCE, 100));
-    let fragments = pop_all(&mut queue, start + 900 * MS, 1200);
+    queue.push(start + 499 * MS, &frame(1, REFERENCE, 100));
+    let fragments = pop_all(&mut queue, start + 500 * MS, 1200);
     let told = headers(&fragments);
     assert!(told[0].flags.abandoned && told[0].flags.recovery_point && !told[0].flags.last);
     assert_eq!((told[0].frame, told[0].index, fragments[0].len()), (0, 1, 6));
