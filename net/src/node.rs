@@ -127,7 +127,9 @@ pub struct Node {
     status: Option<StatusServer>,
     snapshots: Snapshots,
     published: watch::Sender<StatusSnapshot>,
+    /// Who films, in this process.
     camera: Option<watch::Sender<CameraWishes>>,
+    encoder: Option<encoder::Served>,
     wanted: Option<mpsc::Receiver<Vec<BearerSpec>>>,
     files: Option<Contact>,
     gateway: Option<SessionEnd>,
@@ -215,7 +217,8 @@ impl Node {
             status: status.transpose()?,
             snapshots: Snapshots::new(&config, started),
             published,
-            camera: config.encoder.as_ref().map(encoder::serve),
+            camera: None,
+            encoder: config.encoder.as_ref().map(encoder::serve),
             wanted: None,
             files: None,
             gateway: None,
@@ -336,6 +339,9 @@ impl Node {
         self.session.close(now);
         self.drain(now);
         self.endpoints.shutdown().await;
+        if let Some(encoder) = self.encoder {
+            encoder.end().await;
+        }
     }
 
     fn on_datagrams(&mut self, lane: usize, batch: &mut Vec<Datagram>) {
@@ -511,7 +517,7 @@ impl Node {
     }
 
     fn ask_camera(&self, wish: impl FnOnce(&mut CameraWishes)) {
-        if let Some(camera) = &self.camera {
+        if let Some(camera) = self.camera.as_ref().or(self.encoder.as_ref().map(|encoder| &encoder.wishes)) {
             camera.send_modify(|wishes| {
                 wish(wishes);
                 tracing::debug!(?wishes, "camera");

@@ -494,11 +494,13 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     let outputs = given(video.outputs, Side::Ground, DEFAULT_VIDEO_OUTPUT);
     let outputs = outputs.into_iter().map(VideoSpec::for_output).collect::<Result<_, _>>()?;
 
-    let defaults = SendQueueConfig::default();
+    let (defaults, shown) = (SendQueueConfig::default(), ReassemblerConfig::default());
+    let max_frame_age = video.max_frame_age.map_or(shown.max_frame_age, |time| time.get());
     let queue = SendQueueConfig {
         max_frames: video.queue_frames.map_or(defaults.max_frames, |count| count.get()),
         max_bytes: video.queue_bytes.map_or(defaults.max_bytes, |bytes| bytes.get()),
         max_age: video.queue_age.map_or(defaults.max_age, |time| time.get()),
+        max_age_begun: max_frame_age,
         ..defaults
     };
     let flows = inputs.iter().map(|(flow, _)| flow.number() + 1).max().unwrap_or(0);
@@ -506,10 +508,8 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     for (flow, spec) in &inputs {
         queues[usize::from(flow.number())].codec = spec.codec;
     }
-    let defaults = ReassemblerConfig::default();
-    let reorder_time = video.reorder.map_or(defaults.reorder_time, |time| time.get());
-    let max_frame_age = video.max_frame_age.map_or(defaults.max_frame_age, |time| time.get());
-    let reassembly = ReassemblerConfig { reorder_time, max_frame_age, ..defaults };
+    let reorder_time = video.reorder.map_or(shown.reorder_time, |time| time.get());
+    let reassembly = ReassemblerConfig { reorder_time, max_frame_age, ..shown };
     let is_told = matches!(video.encoder, Some(Text(EncoderSpec::Command(_))));
     if !is_told && (video.encoder_kind.is_some() || video.sizes.is_some() && video.camera.is_none()) {
         return Err(Invalid::NotTold);

@@ -184,9 +184,11 @@ pub struct VideoTraffic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
-    /// Each, as it comes, and to pause: as a program is.
+    /// Each, as it comes.
     #[default]
-    Often,
+    Rates,
+    /// The same, and to pause: as a program is.
+    Pauses,
     /// Few, as OpenIPC's majestic.
     Seldom,
 }

@@ -55,7 +55,8 @@ pub struct Aquila {
     target: Option<Bitrate>,
     recovery: bool,
     asks: bool,
-    /// It has been told to pause.
+    /// It can be told to pause, and has been.
+    pauses: bool,
     held: bool,
     /// When it is told another rate, if that is seldom.
     steps: Option<Steps>,
@@ -89,7 +90,8 @@ impl Aquila {
         let traffic = &plan.traffic();
         let videos = traffic.iter().filter_map(|traffic| traffic.video);
         let (cameras, asks) = (videos.clone().count(), videos.clone().any(|video| video.asks));
-        let is_told_seldom = !asks && videos.clone().any(|video| video.told == Told::Seldom);
+        let told = |how| !asks && videos.clone().any(|video| video.told == how);
+        let (is_told_seldom, pauses) = (told(Told::Seldom), told(Told::Pauses));
         let congestion = contender.congestion().map_err(|name| format!("'{name}' is no controller"))?;
         let modelled = encoder_range(traffic);
         let encoder = match encoder {
@@ -135,6 +137,7 @@ impl Aquila {
             target: None,
             recovery: false,
             asks,
+            pauses,
             held: false,
             steps: is_told_seldom.then(|| Steps::new(MAJESTIC_STEPS)),
             bulk: contender.bulk,
@@ -315,12 +318,11 @@ impl Aquila {
                 }
                 self.drain(now, node);
             }
-            Event::TargetRate { asked, lasting, .. } if node == 0 => match &mut self.steps {
-                Some(steps) => steps.want(now, lasting),
+            Event::TargetRate { asked, seldom, .. } if node == 0 => match &mut self.steps {
+                Some(steps) => steps.want(now, seldom),
                 None => self.target = Some(asked),
             },
-            // Whoever is told seldom cannot pause either.
-            Event::Hold(hold) if node == 0 => self.held = hold && self.steps.is_none(),
+            Event::Hold(hold) if node == 0 => self.held = hold && self.pauses,
             Event::RecoveryPointWanted { .. } if node == 0 => self.recovery = true,
             _ => {}
         }

@@ -103,6 +103,24 @@ fn a_frame_that_waits_for_its_turn_is_as_old_as_it_is() {
     });
 }
 
+/// Pictures that were left out, and those of the others that did not come, of a camera that does not ask, over an outage of 2 s.
+fn over_an_outage(told: &str) -> (usize, usize) {
+    let video = format!(r#"{{ rate = "2 Mbit/s", least = "200 kbit/s", follow = true, told = "{told}" }}"#);
+    let plan = plan(&PLAN.replace(r#"{ rate = "8 Mbit/s" }"#, &video));
+    let run = run(&plan, plan.contenders[0].get_ref(), 1).unwrap();
+    let flow = run.flows.iter().find(|flow| flow.name == "video").unwrap();
+    (flow.skipped.len(), flow.messages.iter().filter(|frame| frame.arrived.is_none()).count())
+}
+
+#[test]
+fn a_camera_that_is_told_to_pause_leaves_pictures_out_that_others_lose() {
+    let [rates, pauses, seldom] = ["rates", "pauses", "seldom"].map(over_an_outage);
+    // 2 s but for the time until it is noticed, and what passes until the link is up.
+    assert!((55..=70).contains(&pauses.0) && pauses.1 < 10, "{pauses:?}");
+    assert!(rates.0 == 0 && seldom.0 == 0, "{rates:?}, {seldom:?}");
+    assert!(rates.1 > 50 && seldom.1 > 50, "{rates:?}, {seldom:?}");
+}
+
 #[test]
 fn company_shares_the_link_from_when_it_comes() {
     let text = PLAN.replace(

@@ -206,7 +206,7 @@ mod tests {
     use crate::node::CameraRate;
 
     fn rate(rate: u64) -> Option<CameraRate> {
-        Some(CameraRate { asked: Bitrate(rate), lasting: Bitrate(rate) })
+        Some(CameraRate { asked: Bitrate(rate), lasting: Bitrate(rate), seldom: Bitrate(1) })
     }
 
     async fn read(path: &std::path::Path, until: &str) -> String {
@@ -350,7 +350,7 @@ mod tests {
         wishes.rate = rate(1_000_000);
         wanted.note(start, wishes);
         assert_eq!(said(&mut wanted, 20), "{\"bitrate_bps\":1000000}\n");
-        wishes.rate = Some(CameraRate { asked: Bitrate(2_500_000), lasting: Bitrate(1_900_000) });
+        wishes.rate = Some(CameraRate { asked: Bitrate(2_500_000), lasting: Bitrate(1_900_000), seldom: Bitrate(1) });
         wanted.note(start, wishes);
         assert_eq!(
             said(&mut wanted, 21),

@@ -2,8 +2,8 @@
 //!
 //! Each set is written to the camera's flash (`/etc/majestic.yaml`), so they are few: down by a tenth at least and at most once a second,
 //! if that was wanted for 0.3 s; up by a quarter at least, to the least that was wanted in 10 s; 120 in an hour, of which 20 may be made
-//! at once and the others come one every 36 s. It is told what lasts, not what works off the queue of the moment: a recovery point of a
-//! camera that makes one each second is such a queue. A camera that does not answer within 2 s, or answers with an
+//! at once and the others come one every 36 s. It is told a share of what lasts, not what works off the queue of the moment: a
+//! recovery point of a camera that makes one each second is such a queue. A camera that does not answer within 2 s, or answers with an
 //! error, is asked again; that is logged once until it answers. What it has surely not done does not count; what it may have
 //! done does, and is asked again less and less often, down to every 36 s.
 //!
@@ -23,9 +23,6 @@ use crate::node::CameraWishes;
 
 /// When majestic is told another rate.
 pub const STEPS: StepConfig = StepConfig {
-    // Its recovery points are queues that nobody works off: room has to be left for them. With one of four frames each second, all of what
-    // lasts would have a fifth of the pictures not shown, and 0.9 of it 2 % (`aquila lab run seldom`).
-    share: 0.85,
     down_after: Duration::from_secs(1),
     up_after: Duration::from_secs(10),
     lower_for: Duration::from_millis(300),
@@ -63,7 +60,7 @@ pub(super) async fn serve(host: String, mut camera: watch::Receiver<CameraWishes
         let wishes = *camera.borrow_and_update();
         idr |= wishes.recovery_points_since(&heard).next().is_some();
         if let Some(rate) = wishes.rate {
-            steps.want(Instant::now(), rate.lasting);
+            steps.want(Instant::now(), rate.seldom);
         }
         heard = wishes;
         let now = Instant::now();
@@ -159,7 +156,7 @@ mod tests {
     use crate::node::CameraRate;
 
     fn tell(camera: &watch::Sender<CameraWishes>, rate: u64) {
-        let rate = CameraRate { asked: Bitrate(1), lasting: Bitrate(rate) };
+        let rate = CameraRate { asked: Bitrate(1), lasting: Bitrate(2), seldom: Bitrate(rate) };
         camera.send_modify(|wishes| wishes.rate = Some(rate));
     }
 

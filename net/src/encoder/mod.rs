@@ -11,9 +11,11 @@ mod v4l2;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 pub use ladder::{Ladder, LadderError, Rung};
 pub use majestic::STEPS as MAJESTIC_STEPS;
@@ -99,10 +101,29 @@ impl fmt::Display for EncoderSpec {
     }
 }
 
-/// Starts to serve an encoder; must be called within a tokio runtime. It ends when the sender is dropped.
-pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> watch::Sender<CameraWishes> {
-    let (sender, camera) = watch::channel(CameraWishes::default());
-    match spec {
+/// An encoder that is served.
+#[derive(Debug)]
+pub struct Served {
+    /// What is wanted of it goes there; it ends when this is dropped.
+    pub wishes: watch::Sender<CameraWishes>,
+    task: JoinHandle<()>,
+}
+
+/// Longest that an encoder's end is waited for: a program is asked to end, and killed after a second.
+const GRACE: Duration = Duration::from_millis(1500);
+
+impl Served {
+    /// Ends it, and waits for a moment until it has.
+    pub async fn end(self) {
+        drop(self.wishes);
+        let _ = timeout(GRACE, self.task).await;
+    }
+}
+
+/// Starts to serve an encoder; must be called within a tokio runtime.
+pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> Served {
+    let (wishes, camera) = watch::channel(CameraWishes::default());
+    let task = match spec {
         EncoderSpec::Command(command) => {
             let wanted = command::Wanted::new(*kind, sizes.clone());
             tokio::spawn(command::serve(command.clone(), wanted, camera))
@@ -110,7 +131,7 @@ pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> watch::Sender
         EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), camera)),
         EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), camera)),
     };
-    sender
+    Served { wishes, task }
 }
 
 /// For ever if there is no time.

@@ -95,7 +95,6 @@ impl EncoderModel {
             false => (0, 0, 0, 0, 0.01, 0.01),
         };
         StepConfig {
-            share: 1.0,
             down_after: Duration::from_millis(down_ms),
             up_after: Duration::from_millis(up_ms),
             lower_for: Duration::from_millis(lower_ms),

@@ -9,8 +9,6 @@ use aquila_proto::Bitrate;
 /// How often and by how much.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepConfig {
-    /// It is told this share of what is wanted.
-    pub share: f64,
     /// Between a rate and a lower one.
     pub down_after: Duration,
     /// Between a rate and a higher one.
@@ -81,7 +79,6 @@ impl Steps {
 
     /// The link wants this rate from now on.
     pub fn want(&mut self, now: Instant, rate: Bitrate) {
-        let rate = rate * self.config.share;
         if self.wanted.back().is_none_or(|(_, last)| *last != rate) {
             self.wanted.push_back((now, rate));
         }
@@ -252,7 +249,6 @@ mod tests {
 
     /// Four at once, and one more every three minutes.
     const CONFIG: StepConfig = StepConfig {
-        share: 1.0,
         down_after: Duration::from_secs(1),
         up_after: Duration::from_secs(5),
         lower_for: Duration::ZERO,
@@ -290,9 +286,9 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let (lower_for, higher_for) = (Duration::from_millis(300), Duration::from_secs(10));
-        let mut steps = Steps::new(StepConfig { share: 0.5, lower_for, higher_for, ..CONFIG });
+        let mut steps = Steps::new(StepConfig { lower_for, higher_for, ..CONFIG });
         steps.want(start, kbps(1000));
-        assert_eq!(steps.poll(start), Some(kbps(500)));
+        assert_eq!(steps.poll(start), Some(kbps(1000)));
         for second in 2..60 {
             steps.want(at(second * 1000), kbps(200));
             assert_eq!((steps.poll(at(second * 1000 + 250)), steps.due()), (None, Some(at(second * 1000 + 300))));
@@ -302,12 +298,12 @@ mod tests {
         // What lasts counts, and what it has become meanwhile.
         steps.want(at(60_000), kbps(800));
         steps.want(at(60_200), kbps(500));
-        assert_eq!((steps.poll(at(60_299)), steps.poll(at(60_300))), (None, Some(kbps(250))));
+        assert_eq!((steps.poll(at(60_299)), steps.poll(at(60_300))), (None, Some(kbps(500))));
         for second in 61..80 {
             steps.want(at(second * 1000), kbps(if second % 3 == 0 { 1500 } else { 900 + second }));
         }
         assert!(steps.due().is_some_and(|due| due <= at(79_000)));
-        assert_eq!(steps.poll(at(80_000)), Some(kbps(485)), "the least of the last ten seconds");
+        assert_eq!(steps.poll(at(80_000)), Some(kbps(970)), "the least of the last ten seconds");
         steps.want(at(80_000), kbps(1100));
         assert_eq!((steps.poll(at(100_000)), steps.due()), (None, None));
     }

@@ -26,7 +26,6 @@ use super::steps::{StepConfig, Steps};
 use crate::node::CameraWishes;
 
 const STEPS: StepConfig = StepConfig {
-    share: 1.0,
     down_after: Duration::from_millis(20),
     up_after: Duration::from_millis(200),
     lower_for: Duration::ZERO,
@@ -90,24 +89,27 @@ pub(super) async fn serve(path: PathBuf, mut camera: watch::Receiver<CameraWishe
             changed = camera.changed() => if changed.is_err() { return },
             () = sleep_until(wanted.due()) => {}
         }
-        wanted.note(Instant::now(), *camera.borrow_and_update());
-        while let Some((control, value)) = wanted.next(Instant::now()) {
+        let now = Instant::now();
+        wanted.note(now, *camera.borrow_and_update());
+        let mut failed = None;
+        let mut is_told = false;
+        while let Some((control, value)) = wanted.next(now) {
             let done = device.set(control, value, PATIENCE).await;
-            match wanted.on_set(control, done) {
-                Ok(()) if is_broken => {
-                    tracing::info!(path = %path.display(), "the encoder does as asked again");
-                    is_broken = false;
-                }
-                Ok(()) => {}
-                Err(error) => {
-                    if !is_broken {
-                        tracing::warn!(path = %path.display(), %error, "the encoder does not do as asked; trying on");
-                    }
-                    is_broken = true;
-                    sleep(RETRY).await;
-                    break;
-                }
+            is_told = true;
+            failed = wanted.on_set(now, control, done).err().or(failed);
+        }
+        match &failed {
+            Some(error) if !is_broken => {
+                tracing::warn!(path = %path.display(), %error, "the encoder does not do as asked; trying on");
             }
+            None if is_broken && is_told => {
+                tracing::info!(path = %path.display(), "the encoder does as asked again");
+            }
+            _ => {}
+        }
+        is_broken = failed.is_some() || is_broken && !is_told;
+        if failed.is_some() {
+            sleep(RETRY).await;
         }
     }
 }
@@ -118,15 +120,15 @@ struct Wanted {
     rate: Steps,
     /// What was wanted last.
     heard: CameraWishes,
-    /// Until it has been asked for with success.
-    key_frame: bool,
+    /// Until it has been asked for with success: from when on.
+    key_frame: Option<Instant>,
     /// As far as is known.
     has_key_frames: bool,
 }
 
 impl Wanted {
     fn new() -> Self {
-        Self { rate: Steps::new(STEPS), heard: CameraWishes::default(), key_frame: false, has_key_frames: true }
+        Self { rate: Steps::new(STEPS), heard: CameraWishes::default(), key_frame: None, has_key_frames: true }
     }
 
     fn note(&mut self, now: Instant, wishes: CameraWishes) {
@@ -134,42 +136,49 @@ impl Wanted {
             self.rate.want(now, rate.asked);
         }
         let is_asked = wishes.recovery_points_since(&self.heard).next().is_some();
-        self.key_frame |= is_asked && self.has_key_frames;
+        if is_asked && self.has_key_frames {
+            self.key_frame.get_or_insert(now);
+        }
         // Pictures come from the other program: it cannot be told to pause.
         self.heard = wishes;
     }
 
     fn due(&self) -> Option<Instant> {
-        self.rate.due().into_iter().chain(self.key_frame.then(Instant::now)).min()
+        self.rate.due().into_iter().chain(self.key_frame).min()
     }
 
-    /// The control to set now, and its value; [`Wanted::on_set`] is to be told what came of it. A key frame first: a device that has none of
-    /// the other control may have this.
+    /// The control to set now, and its value; [`Wanted::on_set`] is to be told what came of it. What fails is not among them for a while, so
+    /// that neither keeps the other away.
     fn next(&mut self, now: Instant) -> Option<(u32, i32)> {
-        if self.key_frame {
+        if self.key_frame.is_some_and(|from| from <= now) {
             return Some((FORCE_KEY_FRAME, 1));
         }
         self.rate.poll(now).map(|rate| (BITRATE, i32::try_from(rate.0).unwrap_or(i32::MAX)))
     }
 
     /// What failed is still wanted.
-    fn on_set(&mut self, control: u32, done: io::Result<()>) -> io::Result<()> {
-        let error = match done {
+    fn on_set(&mut self, now: Instant, control: u32, done: io::Result<()>) -> io::Result<()> {
+        let is_key_frame = control == FORCE_KEY_FRAME;
+        match done {
             Ok(()) => {
-                self.key_frame &= control != FORCE_KEY_FRAME;
-                return Ok(());
+                self.key_frame = self.key_frame.filter(|_| !is_key_frame);
+                Ok(())
             }
-            Err(error) => error,
-        };
-        if control == FORCE_KEY_FRAME && error.raw_os_error() == Some(nix::libc::EINVAL) {
-            tracing::warn!("the encoder cannot be asked for a key frame");
-            (self.has_key_frames, self.key_frame) = (false, false);
-            return Ok(());
+            Err(error) if is_key_frame && error.raw_os_error() == Some(nix::libc::EINVAL) => {
+                tracing::warn!("the encoder cannot be asked for a key frame");
+                (self.has_key_frames, self.key_frame) = (false, None);
+                Ok(())
+            }
+            Err(error) => {
+                if is_key_frame {
+                    self.key_frame = Some(now + RETRY);
+                }
+                // The next time it may be another device, which has been told nothing.
+                self.rate.on_doubt();
+                self.has_key_frames |= !is_key_frame;
+                Err(error)
+            }
         }
-        // The next time it may be another one, which has been told nothing.
-        self.rate.on_doubt();
-        self.has_key_frames = true;
-        Err(error)
     }
 }
 
@@ -265,7 +274,7 @@ mod tests {
     use crate::node::CameraRate;
 
     fn wishes(rate: u64, recovery_points: u32) -> CameraWishes {
-        let rate = CameraRate { asked: Bitrate(rate), lasting: Bitrate(rate) };
+        let rate = CameraRate { asked: Bitrate(rate), lasting: Bitrate(1), seldom: Bitrate(1) };
         let mut wishes = CameraWishes::from(rate);
         (0..recovery_points).for_each(|_| wishes.ask_recovery_point(0));
         wishes
@@ -291,47 +300,35 @@ mod tests {
 
     /// What it is told, by a device that answers this control with this error.
     fn said(wanted: &mut Wanted, now: Instant, fails: Option<(u32, i32)>) -> (Vec<u32>, bool) {
-        let mut told = Vec::new();
+        let (mut told, mut done_all) = (Vec::new(), true);
         while let Some((control, _)) = wanted.next(now) {
             told.push(control);
             let error = fails.filter(|(failing, _)| *failing == control);
             let done = error.map_or(Ok(()), |(_, error)| Err(io::Error::from_raw_os_error(error)));
-            if wanted.on_set(control, done).is_err() {
-                return (told, false);
+            done_all &= wanted.on_set(now, control, done).is_ok();
+        }
+        (told, done_all)
+    }
+
+    #[test]
+    fn what_is_refused_is_wanted_until_it_is_done_and_keeps_nothing_else_away() {
+        for failing in [FORCE_KEY_FRAME, BITRATE] {
+            let start = Instant::now();
+            let mut wanted = Wanted::new();
+            wanted.note(start, wishes(1_000_000, 1));
+            let busy = Some((failing, nix::libc::EBUSY));
+            assert_eq!(said(&mut wanted, start, busy), (vec![FORCE_KEY_FRAME, BITRATE], false));
+            for tries in 1..4 {
+                // Of the one the rate falls further, of the other another key frame is needed.
+                wanted.note(start, wishes(1_000_000 - 100_000 * u64::from(tries), tries + 1));
+                let now = start + RETRY * tries;
+                assert!(wanted.due().is_some_and(|due| due <= now), "nobody has to ask for it again");
+                assert_eq!(said(&mut wanted, now, busy), (vec![FORCE_KEY_FRAME, BITRATE], false));
             }
-        }
-        (told, true)
-    }
-
-    #[test]
-    fn a_key_frame_is_wanted_until_it_is_made() {
-        let start = Instant::now();
-        let mut wanted = Wanted::new();
-        wanted.note(start, wishes(1_000_000, 1));
-        for tries in 0..3 {
-            let now = start + RETRY * tries;
-            assert_eq!(
-                said(&mut wanted, now, Some((FORCE_KEY_FRAME, nix::libc::EBUSY))),
-                (vec![FORCE_KEY_FRAME], false)
-            );
-            assert!(wanted.due().is_some_and(|due| due <= Instant::now()), "nobody has to ask for it again");
-        }
-        let now = start + RETRY * 3;
-        assert_eq!(said(&mut wanted, now, None), (vec![FORCE_KEY_FRAME, BITRATE], true));
-        assert_eq!((said(&mut wanted, now, None), wanted.due()), ((vec![], true), None), "once");
-    }
-
-    #[test]
-    fn a_rate_that_is_refused_keeps_no_key_frame_away() {
-        let start = Instant::now();
-        let mut wanted = Wanted::new();
-        for tries in 1..4 {
-            wanted.note(start, wishes(1_000_000, tries));
-            let now = start + RETRY * tries;
-            assert_eq!(
-                said(&mut wanted, now, Some((BITRATE, nix::libc::EBUSY))),
-                (vec![FORCE_KEY_FRAME, BITRATE], false)
-            );
+            let now = start + RETRY * 4;
+            let (told, done) = said(&mut wanted, now, None);
+            assert!(done && told.contains(&failing));
+            assert_eq!((said(&mut wanted, now, None), wanted.due()), ((vec![], true), None), "once");
         }
     }
 

@@ -172,9 +172,8 @@ async fn watch_file(path: PathBuf, news: mpsc::Sender<Radio>) {
             () = watch.news.closed() => return,
         }
         let step = steps.next_if(|(at, _)| *at <= began.elapsed());
-        let radio = step.map_or(known, |(_, radio)| *radio);
-        known = known.updated(&radio);
-        if !watch.report(Ok(radio)) {
+        known = step.map_or(known, |(_, radio)| known.updated(radio));
+        if !watch.report(Ok(known)) {
             return;
         }
     }
@@ -203,7 +202,8 @@ mod tests {
         std::fs::write(&path, "# time, then what is known\n0 cell=1 rsrp=-90\n0.05 cell=2 sinr=-1.5\n").unwrap();
         let mut news = watch(&ModemSpec::File(path.clone()));
         assert_eq!(news.recv().await, Some(Radio { cell: Some(1), rsrp_dbm: Some(-90.0), ..Radio::default() }));
-        assert_eq!(news.recv().await, Some(Radio { cell: Some(2), sinr_db: Some(-1.5), ..Radio::default() }));
+        let both = Radio { cell: Some(2), rsrp_dbm: Some(-90.0), sinr_db: Some(-1.5), ..Radio::default() };
+        assert_eq!(news.recv().await, Some(both), "what was known still is");
         std::fs::remove_file(&path).unwrap();
         drop(watch(&ModemSpec::File(path)));
     }
@@ -219,7 +219,7 @@ mod tests {
             (0, cell, -90.0),
             (1000, cell, -90.0),
             (2000, cell, -90.0),
-            (2500, None, -121.0),
+            (2500, cell, -121.0),
             (3500, cell, -121.0),
             (4500, cell, -121.0),
         ] {

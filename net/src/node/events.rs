@@ -30,8 +30,8 @@ impl Node {
                     self.viewers.send(flow, packets);
                 }
             }
-            Event::TargetRate { asked, lasting, .. } => {
-                self.ask_camera(|wishes| wishes.rate = Some(CameraRate { asked, lasting }));
+            Event::TargetRate { asked, lasting, seldom, .. } => {
+                self.ask_camera(|wishes| wishes.rate = Some(CameraRate { asked, lasting, seldom }));
             }
             Event::RecoveryPointWanted { flow } => self.ask_camera(|wishes| wishes.ask_recovery_point(flow)),
             Event::Hold(hold) => self.ask_camera(|wishes| wishes.hold = hold),

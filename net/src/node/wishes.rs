@@ -21,8 +21,10 @@ pub struct CameraWishes {
 pub struct CameraRate {
     /// What to tell an encoder that is told often.
     pub asked: Bitrate,
-    /// What to tell one that is told seldom.
+    /// What its pictures' size is to be for.
     pub lasting: Bitrate,
+    /// What to tell one that is told seldom.
+    pub seldom: Bitrate,
 }
 
 impl From<CameraRate> for CameraWishes {

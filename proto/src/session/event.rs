@@ -146,8 +146,10 @@ pub enum Event {
         target: Bitrate,
         /// What to tell an encoder that follows as [`EncoderRange::response`](crate::cc::EncoderRange) says, for its next frame to be of it.
         asked: Bitrate,
-        /// What the link carries without what works off the queue of the moment: for encoders that are told seldom.
+        /// What the link carries without what works off the queue of the moment: for what is to stay so for a while, as the pictures' size.
         lasting: Bitrate,
+        /// What to tell an encoder that is told seldom: so much of it that there is room for its recovery points.
+        seldom: Bitrate,
     },
     /// Frames had better not be encoded (`true`) until told otherwise: the link does not carry them. For encoders that cannot
     /// ask [`Session::next_frame`](super::Session::next_frame) before each; a frame that is left out costs one picture, one

@@ -94,6 +94,11 @@ impl Classifier {
         }
     }
 
+    /// Nothing was found yet, and the last packet spoke for one of those that are known.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.codec() == Codec::Auto && self.h264_run.max(self.h265_run) > 0
+    }
+
     /// Takes the next packet of the flow and tells what it is.
     pub fn handle_packet(&mut self, packet: &RtpPacket<'_>) -> PacketKind {
         if self.configured == Codec::Opaque {

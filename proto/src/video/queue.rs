@@ -11,7 +11,7 @@ use super::frame::{framed_len, put_packet};
 use super::nal::PacketKind;
 use super::reassembly::DEFAULT_MAX_FRAME_AGE;
 use super::rtp::{Datagram, RtpPacket};
-use super::streams::{Seen, Streams};
+use super::streams::Streams;
 use crate::units::ByteCount;
 
 /// Limits of a [`SendQueue`]. All are hard: what goes beyond is dropped in whole frames and counted.
@@ -26,8 +26,8 @@ pub struct SendQueueConfig {
     /// A frame of which nothing has left is dropped when its first packet came in this long ago.
     pub max_age: Duration,
     /// One that has begun to leave may become older before the rest of it is dropped, or a camera that makes more than the link carries
-    /// would have every frame dropped half-way; but no older than the other side gives out
-    /// ([`ReassemblerConfig::max_frame_age`](super::ReassemblerConfig::max_frame_age)).
+    /// would have every frame dropped half-way; but no older than the other side gives out, as far as is known here
+    /// ([`ReassemblerConfig::max_frame_age`](super::ReassemblerConfig::max_frame_age)), if that is more than `max_age`.
     pub max_age_begun: Duration,
     /// Silence within a frame after which what there is of it leaves, in a fragment that is not full.
     pub flush_after: Duration,
@@ -55,8 +55,6 @@ pub struct SendQueue {
     frames: VecDeque<Frame>,
     /// The frame that packets are added to: the last of `frames`, unless it was refused.
     open: Option<Open>,
-    /// Another stream has begun, and no recovery point has come of it yet.
-    begins: bool,
     unsent: usize,
     next_number: u32,
     /// A frame that was dropped after some of it had left; the receiver is told before anything else leaves.
@@ -213,7 +211,6 @@ impl SendQueue {
             config,
             frames: VecDeque::new(),
             open: None,
-            begins: false,
             unsent: 0,
             next_number: 0,
             abandoned: None,
@@ -241,10 +238,12 @@ impl SendQueue {
             Datagram::Rtp(rtp) => {
                 let seen = self.streams.handle_packet(now, &rtp);
                 self.counters.packets_missing += u64::from(seen.missing);
+                self.recovery_needed |= seen.needs_recovery;
                 if seen.is_beside {
+                    // It may be one of the numbers that a picture's packets have.
+                    self.open.iter_mut().for_each(|open| open.goes_over(&rtp));
                     return self.append_beside(now, packet);
                 }
-                self.note_gaps(&seen);
                 if !self.open.as_ref().is_some_and(|open| open.is_continued_by(&rtp)) {
                     self.end_open();
                 }
@@ -424,8 +423,9 @@ impl SendQueue {
     fn front_expires(&self) -> Option<Instant> {
         let frame = self.frames.front()?;
         let in_grace = self.grace_until.is_some_and(|until| frame.arrived <= until);
+        let SendQueueConfig { max_age, max_age_begun, .. } = self.config;
         let has_longer = in_grace || frame.number.is_some();
-        Some(frame.arrived + if has_longer { self.config.max_age_begun } else { self.config.max_age })
+        Some(frame.arrived + if has_longer { max_age_begun.max(max_age) } else { max_age })
     }
 
     /// Adds a packet of no picture: to the frame that is open, or else it is one by itself.
@@ -456,7 +456,8 @@ impl SendQueue {
             }
         });
         if let Some(reason) = refused {
-            self.recovery_needed |= kind > PacketKind::Disposable;
+            let arrived = self.open.as_ref().map_or(now, |open| open.since);
+            self.need_recovery(now, arrived, kind);
             self.refuse_open(now, reason);
             return PushOutcome::Dropped(reason);
         }
@@ -515,11 +516,7 @@ impl SendQueue {
     fn on_dropped(&mut self, now: Instant, frame: Option<Frame>, reason: DropReason) {
         let Some(frame) = frame else { return };
         self.counters.dropped[reason as usize] += 1;
-        // What came before the last request is mended by what that has brought, or will.
-        let is_mended = self.asked.is_some_and(|asked| frame.arrived <= asked);
-        if frame.kind > PacketKind::Disposable && !is_mended {
-            (self.recovery_needed, self.asked) = (true, Some(now));
-        }
+        self.need_recovery(now, frame.arrived, frame.kind);
         self.unsent -= frame.bytes.len() - frame.sent;
         if let Some(number) = frame.number {
             self.counters.frames_abandoned += 1;
@@ -528,6 +525,14 @@ impl SendQueue {
             self.abandoned = Some(FragmentHeader { flags, frame, index, waited_ms: None, number: None });
         }
         self.recycle(Some(frame.bytes));
+    }
+
+    /// A frame of this kind was dropped that has come in then. What came before the last request is mended by what that has brought, or
+    /// will.
+    fn need_recovery(&mut self, now: Instant, arrived: Instant, kind: PacketKind) {
+        if kind > PacketKind::Disposable && self.asked.is_none_or(|asked| arrived > asked) {
+            (self.recovery_needed, self.asked) = (true, Some(now));
+        }
     }
 
     fn on_sent(&mut self, header: FragmentHeader, size: usize, arrived: Instant) -> FragmentInfo {
@@ -541,17 +546,6 @@ impl SendQueue {
         if let Some(mut buffer) = buffer.filter(|b| self.spare.len() < SPARES && b.capacity() <= SPARE_BYTES) {
             buffer.clear();
             self.spare.push(buffer);
-        }
-    }
-
-    /// What is lost before it comes here, or is not there to be referred to, breaks the picture as what is dropped here does. A stream that
-    /// begins with a recovery point needs none.
-    fn note_gaps(&mut self, seen: &Seen) {
-        self.begins |= seen.begins;
-        self.recovery_needed |= seen.missing > 0;
-        if self.begins && seen.kind > PacketKind::Disposable {
-            self.recovery_needed |= seen.kind != PacketKind::Recovery;
-            self.begins = false;
         }
     }
 }
@@ -620,6 +614,15 @@ impl Frame {
 }
 
 impl Open {
+    /// A packet that is none of the frame's has the next number.
+    fn goes_over(&mut self, rtp: &RtpPacket<'_>) {
+        if let Some((ssrc, _, sequence)) = &mut self.last
+            && (*ssrc, sequence.wrapping_add(1)) == (rtp.ssrc, rtp.sequence)
+        {
+            *sequence = rtp.sequence;
+        }
+    }
+
     fn is_continued_by(&self, rtp: &RtpPacket<'_>) -> bool {
         self.last.is_some_and(|(ssrc, timestamp, sequence)| {
             (ssrc, timestamp, sequence.wrapping_add(1)) == (rtp.ssrc, rtp.timestamp, rtp.sequence)

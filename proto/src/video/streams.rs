@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::classify::{Classifier, Codec};
-use super::nal::PacketKind;
+use super::nal::{self, PacketKind};
 use super::rtp::RtpPacket;
 
 /// What is known of the streams of one flow.
@@ -26,6 +26,8 @@ struct Stream {
     /// Of its last packet.
     sequence: u16,
     last: Instant,
+    /// Others came before it, or it has begun to count anew: what it refers to may never have come.
+    begins: bool,
 }
 
 /// What a packet is.
@@ -35,8 +37,8 @@ pub(super) struct Seen {
     pub kind: PacketKind,
     /// Packets that were lost between the last one of its stream and this.
     pub missing: u16,
-    /// It is of another stream than those before, or of one that has begun to count anew: what it refers to may never have come.
-    pub begins: bool,
+    /// What it refers to was lost, or never there.
+    pub needs_recovery: bool,
     /// It is of no picture, and there is one beside it.
     pub is_beside: bool,
 }
@@ -55,22 +57,43 @@ impl Streams {
     /// Takes the next packet.
     pub(super) fn handle_packet(&mut self, now: Instant, packet: &RtpPacket<'_>) -> Seen {
         let id = (packet.ssrc, packet.payload_type);
-        let (index, step) = match self.streams.iter().position(|stream| stream.id == id) {
-            Some(index) => (index, Step::between(self.streams[index].sequence, packet.sequence)),
-            None => {
-                let step = if self.streams.is_empty() { Step::Next } else { Step::Elsewhere };
-                (self.begin(now, id), step)
-            }
-        };
+        let step = self.step(id, packet.sequence);
+        let known = self.streams.iter().position(|stream| stream.id == id);
+        let index = known.unwrap_or_else(|| self.begin(now, id));
         let stream = &mut self.streams[index];
-        let kind = stream.classifier.handle_packet(packet);
         (stream.sequence, stream.last) = (packet.sequence, now);
-        let is_beside = !self.is_picture(&self.streams[index]) && self.has_picture(now);
-        if !is_beside {
-            self.picture = Some(id);
-        }
+        stream.begins |= step == Step::Elsewhere;
+        let kind = stream.classifier.handle_packet(packet);
         let missing = if let Step::Over(missing) = step { missing } else { 0 };
-        Seen { kind, missing, begins: step == Step::Elsewhere, is_beside }
+        if !self.could_be_picture(&self.streams[index]) && self.has_picture(now) {
+            return Seen { kind, missing, needs_recovery: false, is_beside: true };
+        }
+        self.picture = Some(id);
+        let stream = &mut self.streams[index];
+        let mut needs_recovery = missing > 0;
+        if stream.begins && kind > PacketKind::Disposable && !is_delimiter(packet.payload) {
+            needs_recovery |= kind != PacketKind::Recovery;
+            stream.begins = false;
+        }
+        Seen { kind, missing, needs_recovery, is_beside: false }
+    }
+
+    /// From the last packet to one of this number. Correction and padding have a payload type of their own, and their numbers are among
+    /// the picture's (RFC 5109 §14.1 allows both); sound has its own.
+    fn step(&self, id: StreamId, sequence: u16) -> Step {
+        let own = self.streams.iter().find(|stream| stream.id == id);
+        let same_source = self.streams.iter().filter(|stream| stream.id.0 == id.0);
+        if same_source.clone().any(|stream| Step::between(stream.sequence, sequence) == Step::Next) {
+            return Step::Next;
+        }
+        match own {
+            // Of what came by any of them, the last is nearest.
+            Some(own) => same_source
+                .map(|stream| Step::between(stream.sequence, sequence))
+                .fold(Step::between(own.sequence, sequence), Step::nearer),
+            None if self.streams.is_empty() => Step::Next,
+            None => Step::Elsewhere,
+        }
     }
 
     /// Room for another stream, in place of the one that has been silent longest if there is none.
@@ -79,13 +102,19 @@ impl Streams {
             let longest = (0..MAX_STREAMS).min_by_key(|index| self.streams[*index].last);
             longest.map(|index| self.streams.swap_remove(index));
         }
-        self.streams.push(Stream { id, classifier: Classifier::new(self.configured), sequence: 0, last: now });
+        let begins = !self.streams.is_empty();
+        self.streams.push(Stream { id, classifier: Classifier::new(self.configured), sequence: 0, last: now, begins });
         self.streams.len() - 1
     }
 
     fn has_picture(&self, now: Instant) -> bool {
         let is_heard = |stream: &&Stream| now.saturating_duration_since(stream.last) < PICTURE_HOLDS;
         self.streams.iter().filter(is_heard).any(|stream| self.is_picture(stream))
+    }
+
+    /// A picture, or nothing that speaks against it has come yet.
+    fn could_be_picture(&self, stream: &Stream) -> bool {
+        self.is_picture(stream) || (self.configured == Codec::Auto && stream.classifier.is_undecided())
     }
 
     /// As far as is known.
@@ -118,6 +147,19 @@ impl Step {
             _ => Self::Elsewhere,
         }
     }
+
+    fn nearer(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Over(one), Self::Over(other)) => Self::Over(one.min(other)),
+            (Self::Over(_), _) => self,
+            (_, other) => other,
+        }
+    }
+}
+
+/// Comes in front of pictures of either kind, and says nothing of them (access unit delimiter, SEI).
+fn is_delimiter(payload: &[u8]) -> bool {
+    [nal::h264_kind(payload), nal::h265_kind(payload, None)].contains(&PacketKind::Neutral)
 }
 
 /// Picture and sound, and both again after the camera has been started anew.
@@ -149,15 +191,34 @@ mod tests {
         let (now, mut streams) = (epoch(), Streams::new(Codec::Auto));
         assert!(!seen(&mut streams, now, 9, 98, 0, &SOUND).is_beside, "nothing is known yet");
         let first = seen(&mut streams, now, 1, 97, 0, &SPS);
-        assert_eq!((first.kind, first.begins, first.is_beside), (PacketKind::Recovery, true, false));
+        assert_eq!((first.kind, first.needs_recovery, first.is_beside), (PacketKind::Recovery, false, false));
         for number in 1..100 {
             let sound = seen(&mut streams, now, 9, 98, number, &SOUND);
-            assert!(sound.is_beside && !sound.begins);
+            assert!(sound.is_beside && !sound.needs_recovery);
             // With the same SSRC, too, and its own sequence numbers.
             assert!(seen(&mut streams, now, 1, 0, number * 7, &SOUND).is_beside);
             let picture = seen(&mut streams, now, 1, 97, number, &REFERENCE);
-            let expected = Seen { kind: PacketKind::Reference, missing: 0, begins: false, is_beside: false };
+            let expected = Seen { kind: PacketKind::Reference, missing: 0, needs_recovery: false, is_beside: false };
             assert_eq!((picture, streams.codec()), (expected, Codec::H264));
+        }
+    }
+
+    #[test]
+    fn correction_among_the_numbers_of_a_picture_is_no_loss() {
+        for codec in [Codec::Auto, Codec::H264] {
+            let (now, mut streams) = (epoch(), Streams::new(codec));
+            seen(&mut streams, now, 1, 96, 0, &SPS);
+            seen(&mut streams, now, 1, 122, 1, &SOUND);
+            for number in 1..100 {
+                for sequence in [3 * number, 3 * number + 1] {
+                    let Seen { missing, needs_recovery, .. } = seen(&mut streams, now, 1, 96, sequence, &REFERENCE);
+                    let lost = number == 1 && sequence == 3;
+                    assert_eq!((missing, needs_recovery), (u16::from(lost), lost), "{sequence}");
+                }
+                assert_eq!(seen(&mut streams, now, 1, 122, 3 * number + 2, &SOUND).missing, 0);
+            }
+            let after = seen(&mut streams, now, 1, 96, 304, &REFERENCE);
+            assert_eq!((after.missing, after.needs_recovery), (4, true), "299 was the last that came by either");
         }
     }
 
@@ -165,16 +226,32 @@ mod tests {
     fn a_stream_begins_with_another_ssrc_or_far_from_its_last_number() {
         let (now, mut streams) = (epoch(), Streams::new(Codec::H264));
         let mut step = |ssrc, sequence| {
-            let Seen { missing, begins, .. } = seen(&mut streams, now, ssrc, 96, sequence, &REFERENCE);
-            (missing, begins)
+            let Seen { missing, needs_recovery, .. } = seen(&mut streams, now, ssrc, 96, sequence, &REFERENCE);
+            (missing, needs_recovery)
         };
         assert_eq!(step(1, 65_000), (0, false), "the first of all");
-        assert_eq!([step(1, 65_001), step(1, 65_002), step(1, 65_005)], [(0, false), (0, false), (2, false)]);
+        assert_eq!([step(1, 65_001), step(1, 65_002), step(1, 65_005)], [(0, false), (0, false), (2, true)]);
         assert_eq!([step(1, 65_004), step(1, 65_005)], [(0, false), (0, false)], "late, and again");
         // 512 between, and 513.
-        assert_eq!([step(1, 65_006), step(1, 65_519), step(1, 497)], [(0, false), (512, false), (0, true)]);
+        assert_eq!([step(1, 65_006), step(1, 65_519), step(1, 497)], [(0, false), (512, true), (0, true)]);
         assert_eq!([step(2, 7), step(2, 8), step(1, 498)], [(0, true), (0, false), (0, false)]);
         assert_eq!(step(2, 40_000), (0, true));
+    }
+
+    #[test]
+    fn a_camera_that_comes_back_without_parameter_sets_is_no_sound() {
+        for first in [&[0x09, 0xf0][..], &REFERENCE] {
+            let (now, mut streams) = (epoch(), Streams::new(Codec::Auto));
+            seen(&mut streams, now, 1, 97, 0, &SPS);
+            let mut asked = 0;
+            for number in 0..80 {
+                let payload = if number == 0 { first } else { &REFERENCE };
+                let seen = seen(&mut streams, now, 2, 97, number, payload);
+                assert!(!seen.is_beside);
+                asked += u32::from(seen.needs_recovery);
+            }
+            assert_eq!((asked, streams.codec()), (1, Codec::H264));
+        }
     }
 
     #[test]
@@ -183,7 +260,8 @@ mod tests {
         for number in 0..1000u32 {
             let now = start + Duration::from_millis(number.into());
             seen(&mut streams, now, number, 97, 0, &SPS);
-            assert!(!seen(&mut streams, now, 0, 97, number as u16 + 1, &REFERENCE).begins, "one that goes on");
+            let goes_on = seen(&mut streams, now, 0, 97, number as u16 + 1, &REFERENCE);
+            assert!(!goes_on.needs_recovery && goes_on.kind == PacketKind::Reference, "{number}");
             assert!(streams.streams.len() <= MAX_STREAMS);
         }
     }

@@ -186,6 +186,37 @@ fn sound_beside_the_picture_neither_cuts_it_nor_counts_as_one() {
 }
 
 #[test]
+fn correction_among_the_packets_of_a_frame_does_not_cut_it() {
+    let (now, mut queue) = (epoch(), SendQueue::new(SendQueueConfig::default()));
+    queue.push(now, &rtp(true, 0, 0, 1, &[0x67, 66, 0, 30]));
+    let mut correction = rtp(false, 2, 1, 1, &[0xfc, 7]);
+    correction[1] = 122;
+    queue.push(now, &rtp(false, 1, 1, 1, &[REFERENCE, 7]));
+    queue.push(now, &correction);
+    queue.push(now, &rtp(true, 3, 1, 1, &[REFERENCE, 7]));
+    assert_eq!((queue.counters().frames_in, queue.counters().packets_missing), (2, 0));
+    assert!(!queue.take_recovery_needed());
+}
+
+#[test]
+fn a_frame_that_finds_no_room_asks_once_for_all_its_packets() {
+    let (start, config) =
+        (epoch(), SendQueueConfig { max_frames: 1, codec: Codec::H264, ..SendQueueConfig::default() });
+    let mut queue = SendQueue::new(config);
+    queue.push(start, &frame(0, IDR, 100));
+    let mut asked = 0;
+    for packet in 0..20u16 {
+        let now = start + MS * packet.into();
+        assert_eq!(
+            queue.push(now, &self::packet(false, packet + 1, 1, REFERENCE, 100)),
+            PushOutcome::Dropped(DropReason::Full)
+        );
+        asked += u32::from(queue.take_recovery_needed());
+    }
+    assert_eq!(asked, 1);
+}
+
+#[test]
 fn one_recovery_point_mends_all_that_was_dropped_before_it() {
     let (start, mut queue) = (epoch(), queue());
     let mut asked = Vec::new();
