@@ -41,6 +41,8 @@ pub struct Classifier {
     against_run: u32,
     /// Highest temporal sub-layer of H.265, from the last VPS or SPS.
     highest_layer: Option<u8>,
+    /// Only a parameter set says what it is.
+    by_sets_only: bool,
 }
 
 impl Codec {
@@ -83,7 +85,14 @@ impl Classifier {
             h265_run: 0,
             against_run: 0,
             highest_layer: None,
+            by_sets_only: false,
         }
+    }
+
+    /// One that goes by parameter sets only: beside a picture there is sound, some of which looks like slices or parameter sets of H.264 by
+    /// the headers (Opus of low rates begins with 0x48, or 0x41).
+    pub(super) fn by_sets_only(self) -> Self {
+        Self { by_sets_only: true, ..self }
     }
 
     /// The codec as configured or found so far; [`Codec::Auto`] while it is not known.
@@ -94,9 +103,10 @@ impl Classifier {
         }
     }
 
-    /// Nothing was found yet, and the last packet spoke for one of those that are known.
+    /// Nothing was found yet, and the last packets spoke for one of those that are known; not so many that a parameter set should have been
+    /// among them.
     pub(super) fn is_undecided(&self) -> bool {
-        self.codec() == Codec::Auto && self.h264_run.max(self.h265_run) > 0
+        self.codec() == Codec::Auto && (1..MANY_PACKETS).contains(&self.h264_run.max(self.h265_run))
     }
 
     /// Takes the next packet of the flow and tells what it is.
@@ -106,7 +116,7 @@ impl Classifier {
         }
         let stream = (packet.ssrc, packet.payload_type);
         if self.stream != Some(stream) {
-            *self = Self { stream: Some(stream), ..Self::new(self.configured) };
+            *self = Self { stream: Some(stream), by_sets_only: self.by_sets_only, ..Self::new(self.configured) };
         }
         if self.configured == Codec::Auto && DYNAMIC_TYPES.contains(&packet.payload_type) {
             self.detect(packet.payload);
@@ -132,13 +142,13 @@ impl Classifier {
         };
         self.against_run = if fits { 0 } else { self.against_run + 1 };
         if self.against_run == AGREEING_PACKETS {
-            *self = Self { stream: self.stream, ..Self::new(self.configured) };
+            *self = Self { stream: self.stream, by_sets_only: self.by_sets_only, ..Self::new(self.configured) };
         }
     }
 
     fn search(&mut self, payload: &[u8], h264: bool, h265: bool) {
-        self.h264_run = if h264 && !h265 { self.h264_run + 1 } else { 0 };
-        self.h265_run = if h265 && !h264 { self.h265_run + 1 } else { 0 };
+        self.h264_run = if h264 && !h265 { self.h264_run.saturating_add(1) } else { 0 };
+        self.h265_run = if h265 && !h264 { self.h265_run.saturating_add(1) } else { 0 };
         let (mut sps_264, mut sets_265) = (false, false);
         if h264 {
             nal::h264_whole_nals(payload, |unit| sps_264 |= is_h264_sps(unit));
@@ -149,6 +159,7 @@ impl Classifier {
         self.found = match (sps_264, sets_265) {
             (true, false) => Codec::H264,
             (false, true) => Codec::H265,
+            _ if self.by_sets_only => Codec::Auto,
             _ if self.h264_run == AGREEING_PACKETS => Codec::H264,
             _ if self.h265_run == AGREEING_PACKETS => Codec::H265,
             _ => Codec::Auto,
@@ -159,6 +170,9 @@ impl Classifier {
 /// Packets in a row that settle the codec of a stream without parameter sets: less than half a second at 1 Mbit/s, and
 /// random payloads agree with one codec this often with a probability below 1e-12.
 const AGREEING_PACKETS: u32 = 32;
+
+/// A picture has had a parameter set among so many: a second of 5 Mbit/s.
+const MANY_PACKETS: u32 = 512;
 
 /// RFC 3551 §6.
 const DYNAMIC_TYPES: std::ops::RangeInclusive<u8> = 96..=127;

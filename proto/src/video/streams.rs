@@ -103,7 +103,9 @@ impl Streams {
             longest.map(|index| self.streams.swap_remove(index));
         }
         let begins = !self.streams.is_empty();
-        self.streams.push(Stream { id, classifier: Classifier::new(self.configured), sequence: 0, last: now, begins });
+        let classifier = Classifier::new(self.configured);
+        let classifier = if self.has_picture(now) { classifier.by_sets_only() } else { classifier };
+        self.streams.push(Stream { id, classifier, sequence: 0, last: now, begins });
         self.streams.len() - 1
     }
 
@@ -250,7 +252,25 @@ mod tests {
                 assert!(!seen.is_beside);
                 asked += u32::from(seen.needs_recovery);
             }
-            assert_eq!((asked, streams.codec()), (1, Codec::H264));
+            assert_eq!((asked, streams.codec()), (1, Codec::Auto));
+            seen(&mut streams, now, 2, 97, 80, &SPS);
+            assert_eq!(streams.codec(), Codec::H264);
+        }
+    }
+
+    #[test]
+    fn sound_that_looks_like_a_picture_is_none() {
+        for sound in [[0x48, 0x9a], [0x41, 0x9a]] {
+            let (now, mut streams) = (epoch(), Streams::new(Codec::Auto));
+            seen(&mut streams, now, 1, 97, 0, &SPS);
+            let mut beside = 0;
+            for number in 0..2000 {
+                let heard = seen(&mut streams, now, 9, 98, number, &sound);
+                assert_ne!(heard.kind, PacketKind::Recovery);
+                beside += u32::from(heard.is_beside);
+                assert_eq!(seen(&mut streams, now, 1, 97, number + 1, &REFERENCE).kind, PacketKind::Reference);
+            }
+            assert!(beside > 1400, "{beside}");
         }
     }
 
