@@ -95,6 +95,8 @@ pub enum DropReason {
     TooOld = 2,
     /// [`SendQueue::clear`] was called.
     Cleared = 3,
+    /// It refers to one that was dropped, and waited behind it.
+    Undecodable = 4,
 }
 
 /// What left as one fragment.
@@ -178,7 +180,7 @@ impl Default for SendQueueConfig {
 
 impl DropReason {
     /// All reasons, in the order of [`QueueCounters::dropped`].
-    pub const ALL: [Self; 4] = [Self::Full, Self::TooLarge, Self::TooOld, Self::Cleared];
+    pub const ALL: [Self; 5] = [Self::Full, Self::TooLarge, Self::TooOld, Self::Cleared, Self::Undecodable];
 
     /// Lower-case name as used in logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -187,6 +189,7 @@ impl DropReason {
             Self::TooLarge => "too_large",
             Self::TooOld => "too_old",
             Self::Cleared => "cleared",
+            Self::Undecodable => "undecodable",
         }
     }
 }
@@ -379,7 +382,7 @@ impl SendQueue {
     pub fn clear(&mut self, now: Instant) {
         self.handle_timeout(now);
         while !self.frames.is_empty() {
-            self.drop_front(now, DropReason::Cleared);
+            self.drop_at(now, 0, DropReason::Cleared);
         }
     }
 
@@ -505,11 +508,31 @@ impl SendQueue {
         self.on_dropped(now, frame, reason);
     }
 
+    /// Drops the first frame, and with it what waits behind it and cannot be shown without it: so the next recovery point has room.
     fn drop_front(&mut self, now: Instant, reason: DropReason) {
-        if self.frames.len() == 1 && self.open.as_ref().is_some_and(|open| open.refused.is_none()) {
+        let front = self.frames.front().map(|frame| (frame.classified, frame.kind));
+        self.drop_at(now, 0, reason);
+        if front.is_none_or(|(classified, kind)| !classified || kind <= PacketKind::Disposable) {
+            return;
+        }
+        let mut index = 0;
+        while let Some(frame) = self.frames.get(index) {
+            match frame.kind {
+                // Sound, or what may still become a recovery point.
+                PacketKind::Neutral => index += 1,
+                PacketKind::Disposable | PacketKind::Reference if frame.classified => {
+                    self.drop_at(now, index, DropReason::Undecodable);
+                }
+                _ => break,
+            }
+        }
+    }
+
+    fn drop_at(&mut self, now: Instant, index: usize, reason: DropReason) {
+        if index + 1 == self.frames.len() && self.open.as_ref().is_some_and(|open| open.refused.is_none()) {
             return self.refuse_open(now, reason);
         }
-        let frame = self.frames.pop_front();
+        let frame = self.frames.remove(index);
         self.on_dropped(now, frame, reason);
     }
 

@@ -217,6 +217,37 @@ fn a_frame_that_finds_no_room_asks_once_for_all_its_packets() {
 }
 
 #[test]
+fn what_refers_to_a_dropped_frame_goes_with_it_and_the_next_recovery_point_has_room() {
+    let start = epoch();
+    let [mut queue, mut half] = [queue(), queue()];
+    for queue in [&mut queue, &mut half] {
+        for (number, kind) in [(0, REFERENCE), (1, DISPOSABLE), (2, REFERENCE)] {
+            queue.push(start + 100 * MS * u32::from(number), &frame(number, kind, 100));
+        }
+    }
+    // Of what comes in just then it is not known yet what it will be, or it is.
+    half.push(start + 290 * MS, &rtp(false, 3, 3, 1, &[0x09, 0xf0]));
+    queue.push(start + 290 * MS, &packet(false, 3, 3, REFERENCE, 100));
+    for (queue, left) in [(&mut queue, 0), (&mut half, 1)] {
+        queue.handle_timeout(start + 300 * MS);
+        assert_eq!(queue.queued_frames(), left);
+        let dropped = [DropReason::TooOld, DropReason::Undecodable].map(|reason| queue.counters().dropped(reason));
+        assert_eq!(dropped, [1, 3 - left as u64]);
+        assert!(queue.take_recovery_needed());
+    }
+    let rest = half.push(start + 301 * MS, &rtp(true, 4, 3, 1, &[IDR, 7]));
+    assert_eq!(rest, PushOutcome::Queued);
+    assert!(headers(&pop_all(&mut half, start + 302 * MS, 1200))[0].flags.recovery_point);
+    // What nobody has looked into may be worth something alone.
+    let mut opaque = SendQueue::new(SendQueueConfig { codec: Codec::Opaque, ..SendQueueConfig::default() });
+    for number in 0..4 {
+        opaque.push(start + 50 * MS * u32::from(number), &frame(number, REFERENCE, 100));
+    }
+    opaque.handle_timeout(start + 300 * MS);
+    assert_eq!(opaque.queued_frames(), 3);
+}
+
+#[test]
 fn one_recovery_point_mends_all_that_was_dropped_before_it() {
     let (start, mut queue) = (epoch(), queue());
     let mut asked = Vec::new();
@@ -285,7 +316,7 @@ fn bytes_are_bounded_and_the_frame_that_does_not_fit_goes_whole() {
 fn old_frames_are_dropped_whole() {
     let (start, mut queue) = (epoch(), queue());
     queue.push(start, &frame(0, REFERENCE, 100));
-    queue.push(start + 100 * MS, &frame(1, REFERENCE, 100));
+    queue.push(start + 100 * MS, &frame(1, IDR, 100));
     assert_eq!(queue.next_deadline(), Some(start + 300 * MS));
     queue.handle_timeout(start + 300 * MS - Duration::from_nanos(1));
     assert_eq!(queue.queued_frames(), 2);
@@ -303,7 +334,7 @@ fn the_receiver_is_told_of_a_frame_that_was_given_up_half_way() {
     queue.pop_fragment(start, 1200, &mut Vec::new()).unwrap();
     queue.handle_timeout(start + 499 * MS);
     assert_eq!(queue.queued_frames(), 1, "it has begun to leave, so it has longer");
-    queue.push(start + 499 * MS, &frame(1, REFERENCE, 100));
+    queue.push(start + 499 * MS, &frame(1, IDR, 100));
     let fragments = pop_all(&mut queue, start + 500 * MS, 1200);
     let told = headers(&fragments);
     assert!(told[0].flags.abandoned && told[0].flags.recovery_point && !told[0].flags.last);
