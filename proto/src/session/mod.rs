@@ -78,8 +78,8 @@ const LIVENESS: [MessageId; 4] = [MessageId(0), MessageId(2), MessageId(4), Mess
 
 /// Changes of the encoder's rate smaller than this share are not reported.
 const RATE_STEP: f64 = 0.04;
-/// Of what lasts, for an encoder that is told seldom. Its recovery points are queues that nobody works off: with one of four frames each
-/// second, all of it would have a fifth of the pictures not shown, and 0.9 of it 2 % (lab scenario `seldom`).
+/// Of what lasts, for an encoder that is told seldom. Its recovery points are queues that nobody works off: when this was chosen, with one
+/// of four frames each second, 1.0 in its place had a fifth of the pictures not shown, 0.9 had 2 % (lab scenario `seldom`).
 const SELDOM_SHARE: f64 = 0.85;
 
 /// A picture that waits for its turn asks for it again after this.
