@@ -165,11 +165,13 @@ impl Session {
         if delay.is_zero() || !self.bearers[index].outbound.is_live_now() {
             return;
         }
-        self.send_receipt(now);
-        let due = self.bearers[index].outbound.heartbeat_due;
-        if due.is_some_and(|due| due <= now + delay / 2) {
+        let is_near = |due: Option<Instant>| due.is_some_and(|due| due <= now + delay / 2);
+        if is_near(self.receipt_due(now)) {
+            self.send_receipt(now);
+        }
+        if is_near(self.bearers[index].outbound.heartbeat_due) {
             self.send_heartbeat_and_report(now, index);
-        } else if self.bearers[index].arrivals.next_due().is_some() {
+        } else if is_near(self.bearers[index].arrivals.next_due()) {
             self.bearers[index].send_feedback(now, self.inbound.takes_histories);
         }
     }
