@@ -135,6 +135,9 @@ section!(Paper over PaperConfig {
     gamma: Ratio<10, 2_000>,
     r_safe: Speed<0, 10_000_000>,
     initial_window: Count<2, 1_000>,
+    rtt_gain: Ratio<1, 1_000>,
+    min_window: Count<1, 1_000>,
+    max_window: Bytes<12_400, 67_108_864>,
 });
 
 section!(Scream over ScreamConfig {

@@ -7,8 +7,6 @@ use super::Reports;
 
 /// Longest round trip that is believed; more is a clock that jumped, or a lie.
 const MAX_RTT: Duration = Duration::from_secs(10);
-/// Weight of the newest sample in the smoothed round-trip time (RFC 6298 §2).
-const SMOOTHING: f64 = 1.0 / 8.0;
 
 /// A report in short.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,20 +53,28 @@ impl Digest {
 }
 
 /// The smoothed round-trip time (RFC 6298 §2).
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SmoothedRtt(Option<f64>);
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SmoothedRtt {
+    seconds: Option<f64>,
+    gain: f64,
+}
 
 impl SmoothedRtt {
+    /// A new sample has this weight.
+    pub fn new(gain: f64) -> Self {
+        Self { seconds: None, gain }
+    }
+
     pub fn update(&mut self, sample: Duration) {
         // A clock of microseconds may show none at all.
         let sample = sample.as_secs_f64().max(1e-4);
-        let smoothed = self.0.get_or_insert(sample);
-        *smoothed += (sample - *smoothed) * SMOOTHING;
+        let smoothed = self.seconds.get_or_insert(sample);
+        *smoothed += (sample - *smoothed) * self.gain;
     }
 
     /// Seconds, at least 0.1 ms; `None` before the first sample.
     pub fn seconds(&self) -> Option<f64> {
-        self.0
+        self.seconds
     }
 }
 

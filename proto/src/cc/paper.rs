@@ -28,6 +28,13 @@ pub struct PaperConfig {
     pub r_safe: Bitrate,
     /// Packets in flight at the start. Not in the paper; as RFC 9002 §7.2.
     pub initial_window: usize,
+    /// Weight of a new sample in RTT(t) of equation 4, which the paper calls smoothed. As RFC 6298 §2.
+    pub rtt_gain: f64,
+    /// The window is at least so many packets. Not in the paper, where it could never grow again.
+    pub min_window: usize,
+    /// And at most this. Not in the paper: growth asks nothing of what is in flight, so beside an encoder that has enough it goes on for
+    /// ever.
+    pub max_window: ByteCount,
 }
 
 impl Default for PaperConfig {
@@ -40,6 +47,9 @@ impl Default for PaperConfig {
             gamma: 0.9,
             r_safe: Bitrate::kbps(15),
             initial_window: 10,
+            rtt_gain: 0.125,
+            min_window: 2,
+            max_window: ByteCount(64 << 20),
         }
     }
 }
@@ -57,10 +67,6 @@ pub enum Units {
 const MSS: f64 = 1240.0;
 /// Until a round trip is known.
 const INITIAL_RTT: f64 = 0.1;
-/// Bounds that the paper does not have: without the lower one a window could never grow again, and without the upper one,
-/// since growth asks nothing of what is in flight, it grows for ever beside an encoder that has enough.
-const MIN_WINDOW: f64 = 2.0 * MSS;
-const MAX_WINDOW: f64 = (1u64 << 26) as f64;
 const MAX_RATE: Bitrate = Bitrate::mbps(1000);
 /// There is no pacing in the paper.
 const AT_ONCE: Bitrate = Bitrate::mbps(100_000);
@@ -85,9 +91,9 @@ impl Paper {
     /// A controller that knows nothing yet.
     pub fn new(config: PaperConfig, units: Units) -> Self {
         Self {
-            cwnd: (config.initial_window as f64 * MSS).clamp(MIN_WINDOW, MAX_WINDOW),
+            cwnd: bounded(&config, config.initial_window as f64 * MSS),
             least: History::new(config.w / PARTS, PARTS as usize),
-            rtt: SmoothedRtt::default(),
+            rtt: SmoothedRtt::new(config.rtt_gain),
             queue: 0.0,
             decreased: None,
             config,
@@ -99,6 +105,11 @@ impl Paper {
     fn rate(&self) -> f64 {
         8.0 * self.cwnd / self.rtt.seconds().unwrap_or(INITIAL_RTT)
     }
+}
+
+fn bounded(config: &PaperConfig, window: f64) -> f64 {
+    let least = config.min_window as f64 * MSS;
+    window.clamp(least, least.max(config.max_window.0 as f64))
 }
 
 impl Controller for Paper {
@@ -131,12 +142,12 @@ impl Controller for Paper {
             self.decreased = Some(now);
             self.cwnd *= 1.0 - self.config.beta * (self.queue - target) / self.queue;
         }
-        self.cwnd = self.cwnd.clamp(MIN_WINDOW, MAX_WINDOW);
+        self.cwnd = bounded(&self.config, self.cwnd);
     }
 
     /// Not in the paper: round trips of another path are none of this one.
     fn on_path_change(&mut self, _: Instant) {
-        self.rtt = SmoothedRtt::default();
+        self.rtt = SmoothedRtt::new(self.config.rtt_gain);
         self.least.clear();
         self.queue = 0.0;
     }

@@ -68,3 +68,24 @@ fn the_encoder_gets_its_share_of_what_commands_leave() {
     let expected = 0.9 * (rate - 15_000.0);
     assert!((paper.target_rate().0 as f64 - expected).abs() < 2.0, "{}", paper.target_rate().0);
 }
+
+#[test]
+fn the_window_stays_within_the_bounds_that_are_filled_in() {
+    let config =
+        PaperConfig { initial_window: 2, min_window: 4, max_window: ByteCount(20_000), ..PaperConfig::default() };
+    let mut paper = Paper::new(config, Units::Packets);
+    let mut feed = Feed::new(Duration::from_millis(50));
+    assert_eq!(paper.window(feed.now).0, 4 * MSS as u64);
+    for _ in 0..100 {
+        feed.window_acked(&mut paper);
+    }
+    assert_eq!(paper.window(feed.now).0, 20_000);
+    feed.rtt = Duration::from_millis(900);
+    for _ in 0..100 {
+        feed.window_acked(&mut paper);
+    }
+    assert!(paper.window(feed.now).0 >= 4 * MSS as u64);
+    // Bounds that exclude each other are no reason to fall.
+    let config = PaperConfig { min_window: 1_000, max_window: ByteCount(12_400), ..PaperConfig::default() };
+    assert_eq!(Paper::new(config, Units::Packets).window(feed.now).0, 1_000 * MSS as u64);
+}

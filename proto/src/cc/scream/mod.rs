@@ -97,6 +97,8 @@ impl Default for ScreamConfig {
 
 /// Until a round trip is known.
 const INITIAL_RTT: f64 = 0.1;
+/// Weight of a new sample in s_rtt (RFC 6298 §2).
+const RTT_GAIN: f64 = 0.125;
 /// Bounds that the draft leaves to the integers of its readers.
 const MAX_REF_WND: f64 = (1u64 << 26) as f64;
 const MAX_RATE: f64 = 1e9;
@@ -145,7 +147,7 @@ impl Scream {
             delay: Delay::new(config),
             config,
             range,
-            s_rtt: SmoothedRtt::default(),
+            s_rtt: SmoothedRtt::new(RTT_GAIN),
             l4s_alpha: 0.0,
             last_update_l4s_alpha: None,
             delivered_this_rtt: 0,
@@ -329,7 +331,7 @@ impl Controller for Scream {
     /// The draft resets its history of delays when they jump.
     fn on_path_change(&mut self, _: Instant) {
         self.delay = Delay::new(self.config);
-        self.s_rtt = SmoothedRtt::default();
+        self.s_rtt = SmoothedRtt::new(RTT_GAIN);
     }
 
     fn poll(&mut self, now: Instant, load: Load) {
