@@ -56,6 +56,9 @@ const LONG: Duration = Duration::from_millis(500);
 const STEADINESS: f64 = 0.3;
 /// It leaves a frame out if the smallest one would take longer than this.
 const PATIENCE: Duration = Duration::from_millis(55);
+/// Where the link is a trickle no frame takes less: it sends one when nothing else waits, if it takes no longer than this. One that is older than
+/// 500 ms is not shown.
+const TRICKLE_PATIENCE: Duration = Duration::from_millis(400);
 /// Bytes around a frame, as a share of it: RTP's fragments in ours, QUIC's, UDP's and IP's headers.
 const OVERHEAD_SHARE: f64 = 0.06;
 /// Bytes around a frame whatever its size, and of commands, acknowledgements and feedback until the next one (60 kbit/s,
@@ -159,7 +162,8 @@ impl Knowing {
                 let ahead = state.curve.carried(now, now + self.interval);
                 (self.rate, self.queue) = (ahead / interval, state.queue);
                 self.budget = EXACT_SHARE * ahead - self.queue;
-                self.skip = self.queue + smallest > state.curve.carried(now, now + 2 * self.interval);
+                let through = |within| smallest + self.queue <= state.curve.carried(now, now + within);
+                self.skip = !through(2 * self.interval) && (self.queue > BESIDE || !through(TRICKLE_PATIENCE));
             }
             Oracle::Late => {
                 let known = now.checked_sub(LATE).unwrap_or(now);
@@ -172,7 +176,8 @@ impl Knowing {
                 self.rate = if short > 0.0 { short + (long - short) * STEADINESS } else { 0.0 };
                 self.queue = state.predict(now, self.rate);
                 self.budget = LATE_SHARE * self.rate * interval - self.queue;
-                self.skip = self.queue + smallest > self.rate * PATIENCE.as_secs_f64();
+                let through = |within: Duration| smallest + self.queue <= self.rate * within.as_secs_f64();
+                self.skip = !through(PATIENCE) && (self.queue > BESIDE || !through(TRICKLE_PATIENCE));
             }
         }
     }
