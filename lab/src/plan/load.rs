@@ -10,8 +10,8 @@ use aquila_proto::cc::CongestionConfig;
 use toml::Table;
 
 use super::{
-    ActionKind, ActionPlan, CommandTraffic, ContenderKind, ContenderPlan, LinkPlan, Pace, PathPlan, Plan, Time,
-    TrafficKind, TrafficPlan, Variant,
+    ActionKind, ActionPlan, CheckPlan, CommandTraffic, ContenderKind, ContenderPlan, LinkPlan, Pace, PathPlan, Plan,
+    Time, TrafficKind, TrafficPlan, Variant,
 };
 use crate::run::oracle::Oracle;
 
@@ -53,7 +53,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// Variants of one plan, and repeats.
 const MAX_VARIANTS: usize = 1_000;
 const MAX_REPEATS: u32 = 10_000;
-/// Times between grants.
+/// Times between grants, and between packets where they are thinned out.
 const GRANTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 /// Others on the links of a contender.
 const MAX_COMPANY: usize = 16;
@@ -97,6 +97,14 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<(Variant, Plan)>, PlanError>
             None,
             format!("the sweeps make {} variants: from 1 to {MAX_VARIANTS} can be run", variants.len()),
         ));
+    }
+    let never = |check: &&toml::Spanned<CheckPlan>| {
+        let when = check.get_ref().when.as_ref();
+        when.is_some_and(|when| !variants.iter().any(|variant| variant.has(when)))
+    };
+    if let Some(check) = plan.checks.iter().find(never) {
+        let when = check.get_ref().when.as_deref().unwrap_or_default();
+        return Err(wrong(Some(check.span()), format!("when: no variant has '{when}'")));
     }
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let with = |variant: Variant| {
@@ -241,6 +249,9 @@ fn check_path(path: &PathPlan) -> Result<(), String> {
     }
     if path.grants.is_some_and(|grants| !grants.get().is_zero() && !GRANTS.contains(&grants.get())) {
         return Err("grants: from 1 ms to 10 s, or 0 s for none".into());
+    }
+    if path.thinned.is_some_and(|every| !every.get().is_zero() && !GRANTS.contains(&every.get())) {
+        return Err("thinned: from 1 ms to 10 s, or 0 s for not at all".into());
     }
     if let Some(handovers) = path.handovers
         && !(0.0..=600.0).contains(&handovers.per_minute)

@@ -35,13 +35,17 @@ impl Variant {
 
     /// For people and reports: `link.0.both.delay = 20 ms`.
     pub fn describe(&self) -> String {
+        self.described().collect::<Vec<_>>().join(", ")
+    }
+
+    fn described(&self) -> impl Iterator<Item = String> {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        self.settings.iter().map(|(key, value)| format!("{key} = {}", text(value))).collect::<Vec<_>>().join(", ")
+        self.settings.iter().map(move |(key, value)| format!("{key} = {}", text(value)))
     }
 
     /// Whether it has a value, given as [`Variant::describe`] has it.
     pub fn has(&self, setting: &str) -> bool {
-        self.describe().split(", ").any(|part| part == setting)
+        self.described().any(|described| described == setting)
     }
 
     /// Puts the values into a plan's table.

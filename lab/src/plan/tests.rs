@@ -86,6 +86,7 @@ fn errors_name_the_file_the_line_and_the_reason() {
         ("max = 47.5", "", 34, "neither max nor min"),
         ("lasts = \"10 s\"", "lasts = \"0 s\"", 1, "needs some time"),
         ("down = {", "down = { grants = \"0.5 ms\",", 5, "grants: from 1 ms to 10 s"),
+        ("down = {", "down = { thinned = \"11 s\",", 5, "thinned: from 1 ms to 10 s"),
         ("seed = 7", "clocks = { sea = \"200 ppm\" }", 3, "clocks: there is no node 'sea'"),
         ("seed = 7", "clocks = { air = \"200\" }", 3, "'200' is no drift"),
         ("seed = 7", "clocks = { air = \"-2000 ppm\" }", 3, "too large"),
@@ -215,6 +216,22 @@ fn programs_are_checked_before_anything_runs() {
         let error = with(&program).unwrap_err().to_string();
         assert!(error.contains(reason), "{program}: {error}");
     }
+}
+
+#[test]
+fn a_check_of_a_variant_that_there_is_not_is_refused() {
+    let queues = "\n[[sweep]]\nkey = \"link.0.up.queue\"\nvalues = [{ bytes = \"9 kB\" }, { bytes = \"9 kB\", mark_after = \"5 ms\" }]\n";
+    let marks = "link.0.up.queue = { bytes = \"9 kB\", mark_after = \"5 ms\" }";
+    let checked = |when: &str| {
+        let text = PLAN.replace("max = 47.5", &format!("max = 47.5\nwhen = '{when}'"));
+        Ok::<_, PlanError>(read(&format!("{text}{queues}"))?.iter().filter(|(variant, _)| variant.has(when)).count())
+    };
+    assert_eq!(checked(marks).unwrap(), 1);
+    for when in ["link.0.up.queue = { bytes = \"9 kB\"", "link.0.up.queue = 9"] {
+        let error = checked(when).unwrap_err().to_string();
+        assert!(error.contains("plans/example.toml:") && error.contains("when: no variant has"), "{error}");
+    }
+    assert!(read(&PLAN.replace("max = 47.5", "max = 47.5\nwhen = 'seed = 7'")).is_err(), "nothing is swept");
 }
 
 #[test]
