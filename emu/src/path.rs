@@ -8,7 +8,8 @@
 //! 3. **queue**: its bound, ECN marking, CoDel ([`Queue`](crate::Queue));
 //! 4. **server**: a rate, a trace of opportunities, or samples; one packet at a time, paused in an [`Outage::Hold`];
 //! 5. **loss on the air** ([`PathConfig::air_loss`]), of packets that have taken their time on the link;
-//! 6. **delay** with shifts and jitter, in order or not, and grants;
+//! 6. **thinning** ([`Path::set_thinned`]): of what arrives within a time only the first does;
+//! 7. **delay** with shifts and jitter, in order or not, and grants;
 //! 7. **bit errors**, when a packet is handed out.
 //!
 //! The order is fixed, because no link has another one and what is not used costs nothing; the one place where links
@@ -88,6 +89,8 @@ pub struct Path<T> {
     queue: Buffer<T>,
     server: Server<T>,
     air_loss: LossCell,
+    /// After one has passed none does for this long; and when the last one has.
+    thinned: Option<(Duration, Option<Instant>)>,
     jitter: JitterCell,
     line: DelayLine<Item<T>>,
     bit_errors: BitErrorCell,
@@ -110,6 +113,7 @@ impl<T: Payload> Path<T> {
             queue: Buffer::new(config.queue),
             server: Server::new(config.rate_bps),
             air_loss: LossCell::new(config.air_loss, seed, Purpose::AirLoss, Purpose::AirLossState),
+            thinned: None,
             jitter: JitterCell::new(config.jitter, seed),
             line: DelayLine::new(config.delay),
             bit_errors: BitErrorCell::new(config.bit_errors, seed),
@@ -223,6 +227,13 @@ impl<T: Payload> Path<T> {
     pub fn set_grants(&mut self, now: Instant, start: Instant, every: Duration) {
         self.advance(now);
         self.line.set_grants(start, every);
+    }
+
+    /// Of the packets that leave the bottleneck from now on one passes, and none within such a time behind it, as where acknowledgements are
+    /// thinned out that cannot be told from other packets. A time of 0 ends that.
+    pub fn set_thinned(&mut self, now: Instant, every: Duration) {
+        self.advance(now);
+        self.thinned = (!every.is_zero()).then_some((every, None));
     }
 
     /// Changes the jitter of packets that leave the bottleneck from now on.
@@ -379,6 +390,10 @@ impl<T: Payload> Path<T> {
                 self.drop_item(at, item, DropReason::AirLoss);
                 at
             }
+            Served::Sent(at, item) if self.is_thinned_out(at) => {
+                self.drop_item(at, item, DropReason::Thinned);
+                at
+            }
             Served::Sent(at, item) => {
                 let jitter = self.jitter.of(item.number);
                 self.line.push(at, jitter, self.jitter.reorders(), item);
@@ -389,6 +404,16 @@ impl<T: Payload> Path<T> {
                 at
             }
         }
+    }
+
+    /// What leaves the bottleneck then is too soon behind another one.
+    fn is_thinned_out(&mut self, at: Instant) -> bool {
+        let Some((every, passed)) = &mut self.thinned else { return false };
+        let too_soon = passed.is_some_and(|passed| at.saturating_duration_since(passed) < *every);
+        if !too_soon {
+            *passed = Some(at);
+        }
+        too_soon
     }
 
     fn next_change(&self) -> Option<Instant> {

@@ -15,6 +15,9 @@ pub enum DropReason {
     /// Random loss behind the server: it has used its share of the link.
     #[error("lost on the air")]
     AirLoss,
+    /// Another one has just passed where only one may in a while: [`Path::set_thinned`](crate::Path::set_thinned).
+    #[error("thinned out")]
+    Thinned,
     /// The queue had no room for it.
     #[error("the queue was full")]
     QueueFull,
@@ -54,6 +57,8 @@ pub struct Dropped {
     pub loss: Tally,
     /// See [`DropReason::AirLoss`].
     pub air_loss: Tally,
+    /// See [`DropReason::Thinned`].
+    pub thinned: Tally,
     /// See [`DropReason::QueueFull`].
     pub queue_full: Tally,
     /// See [`DropReason::Aqm`].
@@ -65,14 +70,21 @@ pub struct Dropped {
 impl Dropped {
     /// All reasons together.
     pub fn total(&self) -> Tally {
-        let all = [self.loss, self.air_loss, self.queue_full, self.aqm, self.outage];
+        let all = [self.loss, self.air_loss, self.thinned, self.queue_full, self.aqm, self.outage];
         Tally { packets: all.iter().map(|t| t.packets).sum(), bytes: all.iter().map(|t| t.bytes).sum() }
+    }
+
+    /// Of what has used the link.
+    pub fn behind_bottleneck(&self) -> Tally {
+        let Tally { packets, bytes } = self.thinned;
+        Tally { packets: self.air_loss.packets + packets, bytes: self.air_loss.bytes + bytes }
     }
 
     pub(crate) fn add(&mut self, reason: DropReason, bytes: usize) {
         match reason {
             DropReason::Loss => self.loss.add(bytes),
             DropReason::AirLoss => self.air_loss.add(bytes),
+            DropReason::Thinned => self.thinned.add(bytes),
             DropReason::QueueFull => self.queue_full.add(bytes),
             DropReason::Aqm => self.aqm.add(bytes),
             DropReason::Outage => self.outage.add(bytes),

@@ -79,7 +79,7 @@ impl<T: Payload> Channel<T> {
         Ok(channel)
     }
 
-    /// Plays the trace, the handovers and the grants of a direction.
+    /// Plays the trace, the handovers, the grants and the thinning of a direction.
     fn play(
         &mut self,
         name: &str,
@@ -95,6 +95,9 @@ impl<T: Payload> Channel<T> {
         }
         if let Some(grants) = plan.grants {
             self.path(direction, start, |path| path.set_grants(start, start, grants.get()));
+        }
+        if let Some(every) = plan.thinned {
+            self.path(direction, start, |path| path.set_thinned(start, every.get()));
         }
         let began = start.checked_sub(plan.trace_from.unwrap_or_default().get()).unwrap_or(start);
         if let Some(synth) = &plan.synth {

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 36] = [
+const SHIPPED: [(&str, &str); 41] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -23,14 +23,19 @@ const SHIPPED: [(&str, &str); 36] = [
     ("trickle", include_str!("../scenarios/trickle.toml")),
     ("blackouts", include_str!("../scenarios/blackouts.toml")),
     ("shifts", include_str!("../scenarios/shifts.toml")),
+    ("varying", include_str!("../scenarios/varying.toml")),
     ("modem", include_str!("../scenarios/modem.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),
     ("seldom", include_str!("../scenarios/seldom.toml")),
     ("start", include_str!("../scenarios/start.toml")),
+    ("full-rate", include_str!("../scenarios/full-rate.toml")),
     ("loss", include_str!("../scenarios/loss.toml")),
     ("loss-on-air", include_str!("../scenarios/loss-on-air.toml")),
+    ("marks", include_str!("../scenarios/marks.toml")),
     ("way-back", include_str!("../scenarios/way-back.toml")),
+    ("thinned", include_str!("../scenarios/thinned.toml")),
     ("beside-ours", include_str!("../scenarios/beside-ours.toml")),
+    ("converge", include_str!("../scenarios/converge.toml")),
     ("beside-cubic", include_str!("../scenarios/beside-cubic.toml")),
     ("quality-s2", include_str!("../scenarios/quality-s2.toml")),
     ("quality-s3", include_str!("../scenarios/quality-s3.toml")),

@@ -84,6 +84,22 @@ fn a_queue_of_nothing_serves_one_packet_at_a_time() {
 }
 
 #[test]
+fn of_what_leaves_the_bottleneck_within_a_time_the_first_is_delivered() {
+    let start = epoch();
+    let mut path: Path<u64> = Path::new(PathConfig { delay: ms(5), ..PathConfig::default() }, 1);
+    path.set_thinned(start, ms(25));
+    for at in [0, 1, 24, 25, 40, 60] {
+        path.push(start + ms(at), 100, at).unwrap();
+    }
+    let came: Vec<u64> = drain(&mut path).into_iter().map(|(_, at)| at).collect();
+    assert_eq!(came, [0, 25, 60]);
+    assert_eq!((path.stats().dropped.thinned.packets, path.stats().dropped.behind_bottleneck().bytes), (3, 300));
+    path.set_thinned(start + ms(100), Duration::ZERO);
+    (0..3).for_each(|_| path.push(start + ms(100), 100, 9).unwrap());
+    assert_eq!(drain(&mut path).len(), 3);
+}
+
+#[test]
 fn a_change_of_rate_carries_the_remaining_bits_over() {
     let start = epoch();
     let mut path = Path::new(config(), 0);

@@ -229,6 +229,7 @@ impl Added {
             dropped: Dropped {
                 loss: minus(is.loss, was.loss),
                 air_loss: minus(is.air_loss, was.air_loss),
+                thinned: minus(is.thinned, was.thinned),
                 queue_full: minus(is.queue_full, was.queue_full),
                 aqm: minus(is.aqm, was.aqm),
                 outage: minus(is.outage, was.outage),

@@ -50,6 +50,8 @@ pub struct PathPlan {
     pub jitter: Option<JitterPlan>,
     /// Packets arrive only once every so often: what is due in between arrives together at the next time.
     pub grants: Option<Time>,
+    /// Of the packets of so long a time only the first arrives.
+    pub thinned: Option<Time>,
     /// What may wait.
     pub queue: Option<QueuePlan>,
     /// Random loss in front of the queue, which costs the link nothing.

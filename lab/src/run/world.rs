@@ -388,11 +388,12 @@ impl<'a> World<'a> {
                 let path = channel.look(direction);
                 let stats = path.stats();
                 let dropped = stats.dropped.queue_full.bytes + stats.dropped.aqm.bytes;
-                let lost = stats.dropped.loss.bytes + stats.dropped.air_loss.bytes;
+                let behind = stats.dropped.behind_bottleneck().bytes;
+                let lost = stats.dropped.loss.bytes + behind;
                 let counts = [
                     stats.input.bytes,
                     stats.output.bytes,
-                    stats.output.bytes + stats.dropped.air_loss.bytes,
+                    stats.output.bytes + behind,
                     lost,
                     dropped,
                     stats.dropped.outage.bytes,
