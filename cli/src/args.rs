@@ -309,6 +309,10 @@ pub struct LabVideoArgs {
     /// Run only these contenders; can be given several times
     #[arg(long = "only", value_name = "CONTENDER")]
     pub contenders: Vec<String>,
+    /// Fail if a contender has less than this of the codec oracle's quality, live@one way + 100 ms: of VMAF if it is asked for, of SSIM
+    /// otherwise
+    #[arg(long, value_name = "PERCENT")]
+    pub min_oracle_percent: Option<f64>,
     /// Print one line of JSON instead of tables
     #[arg(long)]
     pub json: bool,
@@ -660,9 +664,11 @@ Examples:
   aquila lab video quality-s4
   aquila lab video quality-s2 --codec x264 --vmaf
   aquila lab video quality-s4 --codec x264 --vmaf --size steps
+  aquila lab video quality-s2 --codec x264 --vmaf --only aquila --min-oracle-percent 95
   aquila lab video mine.toml --content road.mp4 -o pictures
 
-Exit code: 0 if it is done, 1 if a file cannot be written, 2 if the plan or the encoder cannot be used.";
+Exit code: 0 if it is done, 1 if quality falls short of --min-oracle-percent or a file cannot be written, 2 if the plan or the
+encoder cannot be used, or there is no VMAF for --min-oracle-percent to go by.";
 
 const TRACE_HELP: &str = "\
 Two formats: mahimahi's, one line for each opportunity to deliver 1500 bytes, and CSV with a header such as

@@ -32,7 +32,7 @@ pub fn run(args: &LabVideoArgs, variants: &[(Variant, Plan)], out: &mut Vec<u8>)
         content: args.content.clone(),
         filmed: Content::SIZE,
         sizes: args.size.clone(),
-        vmaf: vmaf(args),
+        vmaf: vmaf(args).map_err(config)?,
         seed: args.seed,
         repeats: args.repeats,
         only: args.contenders.clone(),
@@ -65,19 +65,43 @@ pub fn run(args: &LabVideoArgs, variants: &[(Variant, Plan)], out: &mut Vec<u8>)
         true => serde_json::to_writer(&mut *out, &sessions).map_err(io::Error::from).and_then(|()| writeln!(out)),
         false => sessions.iter().try_for_each(|session| describe(&variants[0].1.title, args, session, out)),
     };
-    written.map_err(|error| Failure::Runtime(error.into()))
+    written.map_err(|error| Failure::Runtime(error.into()))?;
+    let Some(least) = args.min_oracle_percent else { return Ok(()) };
+    let short: Vec<String> = sessions.iter().flat_map(|session| shortfalls(session, least)).collect();
+    match short.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Runtime(anyhow!("{}: at least {least} % are asked", short.join("; ")))),
+    }
 }
 
-/// If it is wanted and there; what is missing is said.
-fn vmaf(args: &LabVideoArgs) -> Option<Vmaf> {
+/// What each contender has of the codec oracle's quality, if that is less than `least` per cent.
+fn shortfalls(session: &Session, least: f64) -> Vec<String> {
+    let mut short = Vec::new();
+    for outcome in &session.contenders {
+        let of_oracle = &outcome.of_oracle["live_over_100"];
+        let (measure, share) = of_oracle.vmaf.map_or(("SSIM", of_oracle.ssim), |vmaf| ("VMAF", vmaf));
+        let percent = 100.0 * share;
+        // Not a number is short too.
+        if percent.partial_cmp(&least).is_none_or(std::cmp::Ordering::is_lt) {
+            let (contender, seed) = (&outcome.contender, session.seed);
+            let of = if session.variant.is_empty() { String::new() } else { format!(", {}", session.variant) };
+            short.push(format!("{contender}, seed {seed}{of}: {percent:.1} % of the codec oracle's {measure}"));
+        }
+    }
+    short
+}
+
+/// If it is wanted and there; what is missing is said, unless something is to be judged by it.
+fn vmaf(args: &LabVideoArgs) -> anyhow::Result<Option<Vmaf>> {
     if !args.vmaf {
-        return None;
+        return Ok(None);
     }
     match Vmaf::find(args.ffmpeg.as_deref(), args.vmaf_every) {
-        Ok(vmaf) => Some(vmaf),
+        Ok(vmaf) => Ok(Some(vmaf)),
+        Err(missing) if args.min_oracle_percent.is_some() => Err(anyhow::Error::new(missing).context("VMAF")),
         Err(missing) => {
             eprintln!("VMAF: skipped: {missing}");
-            None
+            Ok(None)
         }
     }
 }
