@@ -111,10 +111,8 @@ const WHOLE: [Column<StatusSnapshot>; 34] = [
     ("aquila_video_frames_stale_there_total", "Frames that came too late to be shown at the other side.", |s| {
         count(s.video.frames_stale_there)
     }),
-    ("aquila_video_picture_age_seconds", "Age over propagation of the picture shown here.", |s| {
-        seconds(s.video.picture_age_ms)
-    }),
-    ("aquila_video_picture_age_there_seconds", "Age over propagation of the picture shown at the other side.", |s| {
+    ("aquila_video_picture_age_seconds", "Age of the picture shown here.", |s| seconds(s.video.picture_age_ms)),
+    ("aquila_video_picture_age_there_seconds", "Age of the picture shown at the other side.", |s| {
         seconds(s.video.picture_age_there_ms)
     }),
     ("aquila_video_held", "1 while cameras here are told to pause.", |s| Some(flag(s.video.held))),

@@ -23,7 +23,7 @@ impl Pictures {
         self.peer_since = Some(now);
     }
 
-    /// Age over propagation of the oldest picture. Those of a former process count, since they are on the screen, until there is one
+    /// Age of the oldest picture. Those of a former process count, since they are on the screen, until there is one
     /// of the process of now: a camera that is gone would grow old for ever.
     pub fn age(&self, now: Instant) -> Option<Duration> {
         let all = || self.born.iter().flatten();

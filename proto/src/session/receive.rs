@@ -347,12 +347,16 @@ impl Session {
         }
     }
 
-    /// How long ago video left the other side, over propagation. By trusted heartbeats, as for setpoints, and by the fastest
-    /// packet of the last 10 s: through a trickle even trusted heartbeats are late for more than the 2 s that they count.
+    /// How long ago video left the other side. What it took over propagation is known by trusted heartbeats, as for setpoints, and by the
+    /// fastest packet of the last 10 s: through a trickle even trusted heartbeats are late for more than the 2 s that they count.
+    /// Propagation is taken for half of the smallest round trip, and for half of what a frame may be old at most: by way of a satellite no
+    /// picture would be shown otherwise.
     pub(super) fn frame_age(&self, now: Instant, index: usize, sent_us: u32) -> Duration {
-        let (now_us, delay) = (self.clock.us(now), &self.bearers[index].delay);
-        let trusted = delay.age_us(sent_us, now_us).unwrap_or_default();
-        Duration::from_micros(trusted.max(delay.excess_us(sent_us, now_us)))
+        let (now_us, bearer) = (self.clock.us(now), &self.bearers[index]);
+        let trusted = bearer.delay.age_us(sent_us, now_us).unwrap_or_default();
+        let over_propagation = Duration::from_micros(trusted.max(bearer.delay.excess_us(sent_us, now_us)));
+        let propagation = bearer.heard.rtt_min.unwrap_or_default() / 2;
+        over_propagation + propagation.min(self.config.reassembly.max_frame_age / 2)
     }
 
     fn on_copies(&mut self, now: Instant, connection: ConnectionId, mut body: &[u8], early: bool) {

@@ -19,7 +19,7 @@ pub struct ReassemblerConfig {
     pub repair_time: Duration,
     /// Silence after which a frame that nothing came after is given up.
     pub frame_timeout: Duration,
-    /// A frame that is this old, over propagation, is not given out nor waited for: whoever flies by an old picture flies
+    /// A frame that is this old is not given out nor waited for: whoever flies by an old picture flies
     /// elsewhere.
     pub max_frame_age: Duration,
     /// Most frames in flight; a fragment further ahead gives the oldest up.
@@ -167,7 +167,7 @@ impl Reassembler {
         }
     }
 
-    /// Takes one fragment, header and bytes, that left the sender `age` ago, over propagation, as far as is known. What is
+    /// Takes one fragment, header and bytes, that left the sender `age` ago, as far as is known. What is
     /// not a fragment is counted and dropped.
     pub fn push(&mut self, now: Instant, age: Duration, fragment: &[u8]) {
         self.counters.fragments_in += 1;
