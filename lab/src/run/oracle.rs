@@ -163,7 +163,9 @@ impl Knowing {
                 (self.rate, self.queue) = (ahead / interval, state.queue);
                 self.budget = EXACT_SHARE * ahead - self.queue;
                 let through = |within| smallest + self.queue <= state.curve.carried(now, now + within);
-                self.skip = !through(2 * self.interval) && (self.queue > BESIDE || !through(TRICKLE_PATIENCE));
+                // Not into an outage, though it will end.
+                let trickles = ahead > 0.0 && self.queue <= BESIDE;
+                self.skip = !through(2 * self.interval) && !(trickles && through(TRICKLE_PATIENCE));
             }
             Oracle::Late => {
                 let known = now.checked_sub(LATE).unwrap_or(now);
@@ -177,7 +179,9 @@ impl Knowing {
                 self.queue = state.predict(now, self.rate);
                 self.budget = LATE_SHARE * self.rate * interval - self.queue;
                 let through = |within: Duration| smallest + self.queue <= self.rate * within.as_secs_f64();
-                self.skip = !through(PATIENCE) && (self.queue > BESIDE || !through(TRICKLE_PATIENCE));
+                // One that has just fallen may be going out.
+                let trickles = smallest > long * PATIENCE.as_secs_f64() && self.queue <= BESIDE;
+                self.skip = !through(PATIENCE) && !(trickles && through(TRICKLE_PATIENCE));
             }
         }
     }
