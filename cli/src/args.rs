@@ -291,6 +291,12 @@ pub struct LabVideoArgs {
     /// 1280x720@30:1600,640x360@30:0
     #[arg(long, value_name = "WIDTHxHEIGHT|steps", default_value = "1280x720")]
     pub size: Sizes,
+    /// In real time: this program's own file in network namespaces, as `aquila lab live` has it, and an encoder that takes its time
+    #[arg(long)]
+    pub live: bool,
+    /// With --live: directory for the programs' logs; without it, a new one in the system's for temporary files
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, requires = "live")]
+    pub logs: Option<PathBuf>,
     /// Measure VMAF too, with an ffmpeg that has libvmaf
     #[arg(long)]
     pub vmaf: bool,
@@ -666,9 +672,10 @@ Examples:
   aquila lab video quality-s4 --codec x264 --vmaf --size steps
   aquila lab video quality-s2 --codec x264 --vmaf --only aquila --min-oracle-percent 95
   aquila lab video mine.toml --content road.mp4 -o pictures
+  aquila lab video quality-s4 --codec x264 --vmaf --live
 
 Exit code: 0 if it is done, 1 if quality falls short of --min-oracle-percent or a file cannot be written, 2 if the plan or the
-encoder cannot be used, or there is no VMAF for --min-oracle-percent to go by.";
+encoder cannot be used, a live run does not count, or there is no VMAF for --min-oracle-percent to go by.";
 
 const TRACE_HELP: &str = "\
 Two formats: mahimahi's, one line for each opportunity to deliver 1500 bytes, and CSV with a header such as

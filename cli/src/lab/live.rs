@@ -93,7 +93,7 @@ pub fn judged(args: &LabLiveArgs, variants: Vec<(Variant, Plan)>, sandbox: &Sand
 }
 
 /// One of this run's own, since several people may use the lab of a machine.
-fn own_folder() -> PathBuf {
+pub fn own_folder() -> PathBuf {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     std::env::temp_dir().join(format!("aquila-lab-{}", since_1970.as_millis()))
 }

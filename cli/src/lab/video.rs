@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use aquila_lab::plan::{Plan, Variant};
 use aquila_lab::quality::Vmaf;
-use aquila_lab::quality::bench::{self, Filmed, Options, Outcome, Session, Sizes, VIEWS};
+use aquila_lab::quality::bench::{self, Filmed, Options, Outcome, Session, Sizes, Stage, VIEWS};
 use aquila_lab::quality::content::Content;
 use aquila_lab::quality::judge::Quality;
 
+use super::live;
 use crate::Failure;
 use crate::args::LabVideoArgs;
 
@@ -21,6 +22,24 @@ const HEADINGS: [&str; 3] = ["by index", "live@300 ms", "live@one way + 100 ms"]
 
 /// Films a plan; tables or JSON go to `out`.
 pub fn run(args: &LabVideoArgs, variants: &[(Variant, Plan)], out: &mut Vec<u8>) -> Result<(), Failure> {
+    if !args.live {
+        return filmed(args, variants, &Stage::Virtual, out);
+    }
+    let config = |error: anyhow::Error| Failure::Config(error);
+    let sandbox = live::enter()?;
+    let interrupted = sandbox.catch_interrupts().map_err(|error| config(error.into()))?;
+    let binary = std::env::current_exe().context("cannot find this program's own file").map_err(config)?;
+    let folder = args.logs.clone().unwrap_or_else(live::own_folder);
+    eprintln!("logs: {}", folder.display());
+    filmed(args, variants, &Stage::Live { sandbox: &sandbox, binary, folder, interrupted }, out)
+}
+
+fn filmed(
+    args: &LabVideoArgs,
+    variants: &[(Variant, Plan)],
+    stage: &Stage<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
     let config = |error: anyhow::Error| Failure::Config(error);
     args.codec.is_available().map_err(|missing| config(missing.into()))?;
     let known = |name: &&String| !variants[0].1.contenders.iter().any(|known| known.get_ref().name() == name.as_str());
@@ -50,7 +69,7 @@ pub fn run(args: &LabVideoArgs, variants: &[(Variant, Plan)], out: &mut Vec<u8>)
         }
     };
     let tell = |what: &str, done: u32, of: u32| progress.show(what, done, of);
-    let sessions = bench::film(variants, &options, &std::env::temp_dir(), &tell, &mut keep);
+    let sessions = bench::film(variants, &options, stage, &std::env::temp_dir(), &tell, &mut keep);
     progress.clear();
     let sessions = sessions.map_err(|error| config(error.into()))?;
     kept.map_err(Failure::Runtime)?;
@@ -66,6 +85,10 @@ pub fn run(args: &LabVideoArgs, variants: &[(Variant, Plan)], out: &mut Vec<u8>)
         false => sessions.iter().try_for_each(|session| describe(&variants[0].1.title, args, session, out)),
     };
     written.map_err(|error| Failure::Runtime(error.into()))?;
+    let counted = sessions.iter().flat_map(|session| &session.contenders);
+    if let Some((contender, reason)) = counted.into_iter().find_map(|of| Some((&of.contender, of.invalid.as_ref()?))) {
+        return Err(config(anyhow!("{contender} does not count: {reason}")));
+    }
     let Some(least) = args.min_oracle_percent else { return Ok(()) };
     let short: Vec<String> = sessions.iter().flat_map(|session| shortfalls(session, least)).collect();
     match short.is_empty() {

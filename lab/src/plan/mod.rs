@@ -199,6 +199,17 @@ impl Plan {
         Ok(())
     }
 
+    /// The first flow of video from the first node.
+    pub fn video_from_first(&self) -> Option<(&TrafficPlan, VideoTraffic)> {
+        let from = [self.nodes[0].as_str(), "both"];
+        let of_first = self.traffic().into_iter().filter(|traffic| from.contains(&traffic.from.get_ref().as_str()));
+        let mut videos = of_first.filter_map(|traffic| match traffic.kind() {
+            Ok(TrafficKind::Video(video)) => Some((traffic, video)),
+            _ => None,
+        });
+        videos.next()
+    }
+
     /// Whether it has programs of its own.
     pub fn has_programs(&self) -> bool {
         [&self.set_ups, &self.processes, &self.tear_downs].into_iter().any(|programs| !programs.is_empty())

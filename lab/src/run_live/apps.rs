@@ -4,13 +4,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::aquila::{self, CAMERA, MAVLINK, VIEWER};
+use super::camera::{Shooting, Wishes};
 use super::copies::Copies;
 use super::log::{Ask, Kind, Log};
 use super::sender::{Mavlink, Sender as NodeSender, Source};
@@ -40,10 +41,15 @@ pub struct Apps {
     threads: Vec<JoinHandle<()>>,
     /// The connections of a contender that has some: one, or one over each link.
     streams: Vec<Streams>,
+    /// What the link asks of the first node's camera.
+    wishes: Arc<Wishes>,
+    /// The first flow of video of the first node, if an encoder makes it.
+    shooting: Option<Shooting>,
 }
 
 impl Apps {
-    /// Opens all sockets in their nodes and begins to listen. A contender that is a connection is connected then.
+    /// Opens all sockets in their nodes and begins to listen. A contender that is a connection is connected then. `films`: the first flow of
+    /// video of the first node is left to [`Apps::take_shooting`].
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -53,10 +59,11 @@ impl Apps {
         topology: &Topology,
         seed: u64,
         folder: &Path,
+        films: bool,
     ) -> io::Result<Self> {
         let world = &topology.world;
         let (log, stop) = (Log::default(), Arc::new(AtomicBool::new(false)));
-        let camera_target = Arc::new(AtomicU64::new(u64::MAX));
+        let wishes = Arc::new(Wishes::default());
         let streams = streams(contender, topology, &log)?;
         if contender.has_copies() {
             log.drop_copies();
@@ -70,6 +77,8 @@ impl Apps {
             done: Default::default(),
             threads: Vec::new(),
             streams,
+            wishes: wishes.clone(),
+            shooting: None,
         };
         for node in 0..2 {
             let mavlink = apps.mavlink(contender, topology, node)?;
@@ -80,15 +89,15 @@ impl Apps {
                 false => None,
             };
             apps.hear(contender.kind, topology, node)?;
-            let (log, camera_target, done) = (apps.log.clone(), camera_target.clone(), apps.done[node].clone());
+            let (log, wishes, done) = (apps.log.clone(), wishes.clone(), apps.done[node].clone());
             let sources = Vec::new();
             let (rtp_seq, heartbeat) = (0, None);
-            let sender = NodeSender { node, sources, mavlink, video, camera_target, rtp_seq, log, heartbeat, done };
+            let sender = NodeSender { node, sources, mavlink, video, wishes, rtp_seq, log, heartbeat, done };
             apps.waiting.push(sender);
         }
-        apps.add_sources(plan, contender, topology, seed)?;
+        apps.add_sources(plan, contender, topology, seed, films)?;
         if contender.kind == ContenderKind::Aquila && plan.has_camera_that_follows() {
-            apps.threads.push(aquila::follow(world, topology.nodes[0], folder, camera_target, apps.stop.clone())?);
+            apps.threads.push(aquila::follow(world, topology.nodes[0], folder, wishes, apps.stop.clone())?);
         }
         Ok(apps)
     }
@@ -145,6 +154,7 @@ impl Apps {
         contender: &ContenderPlan,
         topology: &Topology,
         seed: u64,
+        films: bool,
     ) -> io::Result<()> {
         for traffic in plan.traffic() {
             for node in 0..2 {
@@ -164,12 +174,31 @@ impl Apps {
                     }
                     _ => None,
                 };
+                if let (TrafficKind::Video(video), 0, true, None) = (kind, node, films, &self.shooting) {
+                    self.shooting = Some(Shooting {
+                        flow,
+                        video,
+                        at: traffic.at.get(),
+                        until,
+                        socket: open(&topology.world, topology.nodes[0], any(false))?,
+                        to: video_target(contender.kind, topology, 0),
+                        wishes: self.wishes.clone(),
+                        log: self.log.clone(),
+                        propagation: plan.links[0].get_ref().paths()[0].delay.get(),
+                    });
+                    continue;
+                }
                 let at = traffic.at.get() + kind.phase(seed, flow + 1);
                 let awaits = kind.closed_loop(at, contender.give_up.map(Time::get));
                 self.waiting[node].sources.push(Source { flow, kind, datagrams, at, until, count: 0, data, awaits });
             }
         }
         Ok(())
+    }
+
+    /// The flow of video that is left to an encoder.
+    pub fn take_shooting(&mut self) -> Option<Shooting> {
+        self.shooting.take()
     }
 
     /// Sends from `start` on.

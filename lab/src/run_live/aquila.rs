@@ -7,19 +7,21 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use aquila_net::encoder::EncoderKind;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::Places;
+use super::camera::Wishes;
 use super::sockets::PATIENCE;
 use crate::live::{End, LinkId, NodeId, Process, World, WorldError, prioritise};
-use crate::plan::ContenderPlan;
+use crate::plan::{ContenderPlan, VideoTraffic};
 
 /// Where the applications find it, at both nodes.
 pub const MAVLINK: u16 = 14_551;
@@ -30,6 +32,8 @@ pub const VIEWER: u16 = 5_701;
 const LINK: u16 = 9_400;
 /// What the program tells its encoder comes through this.
 const PIPE: &str = "encoder";
+/// What the first node is told of a real encoder stands in this.
+const CONFIG: &str = "air.toml";
 /// A program is given this long to end.
 const GRACE: Duration = Duration::from_secs(2);
 const SIDES: [&str; 2] = ["air", "ground"];
@@ -61,6 +65,7 @@ impl Aquila {
         plan: &ContenderPlan,
         places: &Places,
         folder: &Path,
+        encoder: Option<(EncoderKind, VideoTraffic)>,
     ) -> Result<Self, String> {
         let mut aquila = Self {
             nodes,
@@ -79,6 +84,8 @@ impl Aquila {
             aquila.keys(side, &["generate"])?;
             aquila.public[node] = aquila.keys(side, &["show", "--public"])?;
         }
+        std::fs::write(folder.join(CONFIG), encoder.map_or_else(String::new, |(kind, video)| config(kind, video)))
+            .map_err(|error| format!("{}: {error}", folder.join(CONFIG).display()))?;
         let pipe = folder.join(PIPE);
         let _ = std::fs::remove_file(&pipe);
         mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|error| format!("{}: {error}", pipe.display()))?;
@@ -168,6 +175,7 @@ impl Aquila {
                 for (interface, ground) in self.ways.iter().filter(|_| self.ways.len() > 1) {
                     program.args(["--bearer", &format!("{interface}@{ground}")]);
                 }
+                program.arg("--config").arg(self.folder.join(CONFIG));
                 program.args(["--video-in", &format!("rtp://127.0.0.1:{CAMERA}")]);
                 program.args(["--encoder", &format!("exec:exec cat > '{}'", self.folder.join(PIPE).display())]);
             }
@@ -182,6 +190,14 @@ impl Aquila {
     }
 }
 
+/// What the program is told of its encoder.
+fn config(kind: EncoderKind, video: VideoTraffic) -> String {
+    let name = EncoderKind::ALL.into_iter().find(|(_, known)| *known == kind).map(|(name, _)| name);
+    let kind = name.map_or_else(String::new, |name| format!("encoder_kind = \"{name}\"\n"));
+    let least = video.least.map_or_else(String::new, |least| format!("encoder_least = \"{}bit/s\"\n", least.bps()));
+    format!("[video]\n{kind}{least}encoder_most = \"{}bit/s\"\n", video.rate.bps())
+}
+
 fn way(world: &World, link: LinkId) -> (String, SocketAddr) {
     (world.link_name(link).to_owned(), (world.addresses(link, End::B).v4, LINK).into())
 }
@@ -194,7 +210,7 @@ pub fn follow(
     world: &World,
     node: NodeId,
     folder: &Path,
-    target: Arc<AtomicU64>,
+    wishes: Arc<Wishes>,
     stop: Arc<AtomicBool>,
 ) -> io::Result<JoinHandle<()>> {
     // For both: so there is always a writer, and it never ends.
@@ -210,10 +226,7 @@ pub fn follow(
             text.extend(&buffer[..len]);
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
-                let request: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
-                if let Some(rate) = request.get("bitrate_bps").and_then(serde_json::Value::as_u64) {
-                    target.store(rate, Ordering::Relaxed);
-                }
+                wishes.hear(&line);
             }
         }
     });

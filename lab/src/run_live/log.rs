@@ -107,12 +107,22 @@ impl Log {
     pub fn on_sent(&self, node: usize, kind: Kind, flow: usize, bytes: usize, packets: u32) -> u32 {
         let mut inner = self.lock();
         let at = inner.elapsed();
-        let count = &mut inner.counts[node][kind as usize];
-        let number = *count;
-        *count += 1;
-        let message = inner.flows[flow].on_sent(at, bytes);
-        inner.sent.insert((node, kind, in_packet(kind, number)), (flow, message, packets));
+        inner.on_sent(at, node, kind, flow, bytes, packets)
+    }
+
+    /// Notes a frame of the first node's that was filmed then, and is sent now.
+    pub fn on_filmed(&self, flow: usize, at: Duration, bytes: usize, packets: u32, propagation: Duration) -> u32 {
+        let mut inner = self.lock();
+        let number = inner.on_sent(at, 0, Kind::Frame, flow, bytes, packets);
+        if let Some(frame) = inner.flows[flow].messages.last_mut() {
+            frame.propagation = propagation;
+        }
         number
+    }
+
+    /// Notes a picture that was due then, and was not encoded.
+    pub fn on_skipped(&self, flow: usize, at: Duration) {
+        self.lock().flows[flow].skipped.push(at);
     }
 
     /// Notes that a packet of a message has come to a node.
@@ -175,6 +185,15 @@ impl Log {
 }
 
 impl Inner {
+    fn on_sent(&mut self, at: Duration, node: usize, kind: Kind, flow: usize, bytes: usize, packets: u32) -> u32 {
+        let count = &mut self.counts[node][kind as usize];
+        let number = *count;
+        *count += 1;
+        let message = self.flows[flow].on_sent(at, bytes);
+        self.sent.insert((node, kind, in_packet(kind, number)), (flow, message, packets));
+        number
+    }
+
     fn elapsed(&self) -> Duration {
         self.start.map_or(Duration::ZERO, |start| start.elapsed())
     }

@@ -3,6 +3,7 @@
 
 mod apps;
 mod aquila;
+mod camera;
 mod conduct;
 mod copies;
 mod log;
@@ -24,6 +25,7 @@ use crate::live::{Addresses, Cells, IpPacket, LinkId, LinkSpec, NodeId, Sandbox,
 use crate::plan::{ContenderKind, ContenderPlan, Mode, Plan, TrafficKind};
 use crate::record::{Event, LinkSeries, Run};
 use crate::report::pcapng::SNAP_LENGTH;
+use crate::run::camera::FrameEncoder;
 use crate::timeline::{Step, timeline};
 use apps::Apps;
 use aquila::Aquila;
@@ -121,6 +123,34 @@ pub fn run(
     places: &Places<'_>,
     interrupted: &AtomicBool,
 ) -> Result<Run, LiveRunError> {
+    run_with(plan, contender, seed, sandbox, places, interrupted, None)
+}
+
+/// The same with another encoder behind the first camera of the first node.
+///
+/// # Errors
+/// As of [`run`].
+pub fn run_filmed(
+    plan: &Plan,
+    contender: &ContenderPlan,
+    seed: u64,
+    sandbox: &Sandbox,
+    places: &Places<'_>,
+    interrupted: &AtomicBool,
+    encoder: &mut (dyn FrameEncoder + Send),
+) -> Result<Run, LiveRunError> {
+    run_with(plan, contender, seed, sandbox, places, interrupted, Some(encoder))
+}
+
+fn run_with(
+    plan: &Plan,
+    contender: &ContenderPlan,
+    seed: u64,
+    sandbox: &Sandbox,
+    places: &Places<'_>,
+    interrupted: &AtomicBool,
+    mut encoder: Option<&mut (dyn FrameEncoder + Send)>,
+) -> Result<Run, LiveRunError> {
     let wrong = |message: String| LiveRunError::Contender { name: contender.name().to_owned(), message };
     is_possible(plan, contender).map_err(|reason| wrong(reason.to_owned()))?;
     let folder = places.folder.join(format!("{}-{seed}", contender.name()));
@@ -132,9 +162,12 @@ pub fn run(
     let Topology { world, nodes, links } = &topology;
     let mut aquila = None;
     if contender.kind == ContenderKind::Aquila {
-        aquila = Some(Aquila::start(world, *nodes, links, contender, places, &folder).map_err(wrong)?);
+        let kind = encoder.as_ref().map(|encoder| encoder.kind().unwrap_or_default());
+        let known = kind.zip(plan.video_from_first()).map(|(kind, (_, video))| (kind, video));
+        aquila = Some(Aquila::start(world, *nodes, links, contender, places, &folder, known).map_err(wrong)?);
     }
-    let mut apps = Apps::new(plan, contender, &topology, seed, &folder).map_err(|error| wrong(error.to_string()))?;
+    let mut apps = Apps::new(plan, contender, &topology, seed, &folder, encoder.is_some())
+        .map_err(|error| wrong(error.to_string()))?;
     let hooks = programs::hooks(plan, contender.name(), &topology, &folder, plan.duration() + LINGER);
     let (records, log) = (world.take_records(), apps.log().clone());
     let watch = Watch::new(plan, links, capture);
@@ -163,6 +196,10 @@ pub fn run(
             let (ends, deeds_of_run) = conduct::schedule(plan, contender, &topology, &steps, start, &mut events)?;
             returns = ends.iter().map(|at| *at - start).collect();
             apps.start(&topology, start).map_err(WorldError::Thread)?;
+            if let Some((shooting, encoder)) = apps.take_shooting().zip(encoder.take()) {
+                let stop = &stop;
+                scope.spawn(move || shooting.run(encoder, start, stop));
+            }
             let (topology, apps, aquila, stop) = (&topology, &apps, aquila.as_ref(), &stop);
             deeds = Some(scope.spawn(move || deeds_of_run.run(topology, apps, aquila, stop)));
             Ok(())

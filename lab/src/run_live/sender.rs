@@ -1,14 +1,15 @@
 //! What sends at a node, each message at its time.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use aquila_proto::Side;
 use aquila_proto::mavlink::Frame;
-use aquila_proto::{Bitrate, Side};
 
+use super::camera::Wishes;
 use super::copies::Copies;
 use super::log::{Ask, Kind, Log};
 use super::sockets::{Heard, PATIENCE};
@@ -33,8 +34,8 @@ pub struct Sender {
     pub mavlink: Mavlink,
     /// Where video goes.
     pub video: Option<(UdpSocket, SocketAddr)>,
-    /// What the link asks of the camera, bit/s.
-    pub camera_target: Arc<AtomicU64>,
+    /// What the link asks of the camera.
+    pub wishes: Arc<Wishes>,
     /// Sequence number of the next RTP packet.
     pub rtp_seq: u16,
     /// Where messages are noted.
@@ -136,8 +137,8 @@ impl Sender {
             }
             TrafficKind::Video(video) => {
                 let Some((socket, to)) = &self.video else { return };
-                let target = Bitrate(self.camera_target.load(Ordering::Relaxed));
-                let rate = if video.follow { video.rate.bitrate().min(target) } else { video.rate.bitrate() };
+                let told = self.wishes.rate().filter(|_| video.follow);
+                let rate = told.unwrap_or(video.rate.bitrate()).min(video.rate.bitrate());
                 let frame = Duration::from_secs(1) / video.frames_per_second;
                 let bytes = rate.bytes_in(frame).as_usize().max(frames::RTP_MIN);
                 let packet = video.packet.bytes();

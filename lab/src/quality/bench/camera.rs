@@ -1,6 +1,6 @@
 //! A real encoder in the place of the world's model of one.
 
-use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aquila_net::encoder::{EncoderKind, Ladder};
@@ -39,9 +39,9 @@ pub(super) struct Camera<'a> {
     /// A recovery point leaves every so many pictures, where nobody can ask for one.
     pub(super) unasked: Option<u32>,
     /// Where it puts what it makes.
-    pub(super) film: &'a RefCell<Film>,
+    pub(super) film: &'a Mutex<Film>,
     /// Is told the number of each picture.
-    pub(super) progress: &'a dyn Fn(u32),
+    pub(super) progress: &'a (dyn Fn(u32) + Sync),
 }
 
 impl Camera<'_> {
@@ -68,7 +68,7 @@ impl FrameEncoder for Camera<'_> {
         let number = number as u32;
         self.recovery |= recovery || self.unasked.is_some_and(|every| number.is_multiple_of(every));
         let film = self.film;
-        let mut film = film.borrow_mut();
+        let mut film = film.lock().unwrap_or_else(PoisonError::into_inner);
         if film.fault.is_some() || number >= self.store.count() {
             return None;
         }

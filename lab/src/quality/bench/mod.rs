@@ -6,9 +6,10 @@ mod outcome;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aquila_net::encoder::{Ladder, Rung};
@@ -22,9 +23,11 @@ use super::judge::{JudgeError, Quality, Setting};
 use super::oracle::{Capacity, Oracle, STEP, oracle, oracle_in_steps};
 use super::shown::FatesError;
 use super::vmaf::Vmaf;
-use crate::plan::{ContenderKind, ContenderPlan, Plan, TrafficKind, TrafficPlan, Variant, VideoTraffic};
+use crate::live::Sandbox;
+use crate::plan::{ContenderKind, ContenderPlan, Plan, TrafficPlan, Variant, VideoTraffic};
 use crate::record::{LinkSample, Run};
 use crate::run::{self, RunError};
+use crate::run_live::{self, LiveRunError, Places};
 use camera::{Camera, Film};
 pub use outcome::{Filmed, Outcome, VIEWS};
 
@@ -104,6 +107,50 @@ impl std::fmt::Display for Sizes {
     }
 }
 
+/// In which world.
+#[derive(Debug, Clone)]
+pub enum Stage<'a> {
+    /// On a simulated clock, in which encoding takes no time.
+    Virtual,
+    /// In real time, with the product's own binary in network namespaces.
+    Live {
+        /// Where namespaces are made.
+        sandbox: &'a Sandbox,
+        /// The program under test.
+        binary: PathBuf,
+        /// Logs and keys of each run go below it.
+        folder: PathBuf,
+        /// Ends a run.
+        interrupted: &'a AtomicBool,
+    },
+}
+
+impl Stage<'_> {
+    fn is_possible(&self, plan: &Plan, contender: &ContenderPlan) -> bool {
+        match self {
+            Self::Virtual => run::is_possible(contender).is_ok(),
+            Self::Live { .. } => run_live::is_possible(plan, contender).is_ok(),
+        }
+    }
+
+    fn run(
+        &self,
+        plan: &Plan,
+        contender: &ContenderPlan,
+        seed: u64,
+        mut camera: Camera<'_>,
+    ) -> Result<Run, BenchError> {
+        match self {
+            Self::Virtual => Ok(run::run_filmed(plan, contender, seed, Box::new(camera))?),
+            Self::Live { sandbox, binary, folder, interrupted } => {
+                let places = Places { binary: binary.clone(), folder: folder.clone(), onlooker: None };
+                let run = run_live::run_filmed(plan, contender, seed, sandbox, &places, interrupted, &mut camera)?;
+                if interrupted.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(run) }
+            }
+        }
+    }
+}
+
 /// What came out of one variant of the plan with one seed.
 #[derive(Debug, Clone, Serialize)]
 pub struct Session {
@@ -138,6 +185,12 @@ pub enum BenchError {
     /// It cannot be run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// It cannot be run live.
+    #[error(transparent)]
+    Live(#[from] LiveRunError),
+    /// Somebody has ended a live run.
+    #[error("interrupted")]
+    Interrupted,
     /// There are no pictures.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -160,6 +213,7 @@ pub type Progress<'a> = &'a (dyn Fn(&str, u32, u32) + Sync);
 pub fn film(
     variants: &[(Variant, Plan)],
     options: &Options,
+    stage: &Stage<'_>,
     folder: &Path,
     progress: Progress<'_>,
     keep: &mut dyn FnMut(&Filmed<'_>),
@@ -168,7 +222,7 @@ pub fn film(
     for (variant, plan) in variants {
         let first = options.seed.unwrap_or(plan.seed);
         for seed in (0..u64::from(options.repeats)).map(|repeat| first + repeat) {
-            sessions.push(session(&variant.describe(), plan, seed, options, folder, progress, keep)?);
+            sessions.push(session(&variant.describe(), plan, seed, options, stage, folder, progress, keep)?);
         }
     }
     Ok(sessions)
@@ -179,6 +233,7 @@ fn session(
     plan: &Plan,
     seed: u64,
     options: &Options,
+    stage: &Stage<'_>,
     folder: &Path,
     progress: Progress<'_>,
     keep: &mut dyn FnMut(&Filmed<'_>),
@@ -192,14 +247,14 @@ fn session(
     let contenders = plan.contenders.iter().map(|contender| contender.get_ref());
     let chosen = contenders.filter(|contender| {
         let is_wanted = options.only.is_empty() || options.only.iter().any(|name| name == contender.name());
-        is_wanted && run::is_possible(contender).is_ok()
+        is_wanted && stage.is_possible(plan, contender)
     });
     let mut filmed = Vec::new();
     for contender in chosen {
-        filmed.push(shoot(plan, contender, seed, &store, video, options, progress)?);
+        filmed.push(shoot(plan, contender, seed, &store, video, options, stage, progress)?);
     }
     let Some((run, film)) = filmed.first() else {
-        return Err(BenchError::Plan("the plan has no contender that runs in virtual time".into()));
+        return Err(BenchError::Plan("the plan has no contender that runs so".into()));
     };
     let one = Filmed::new(variant, plan, traffic, run, film)?;
     let tell = |number: u32| progress("codec oracle", number, count);
@@ -253,9 +308,10 @@ fn shoot(
     store: &Store,
     video: VideoTraffic,
     options: &Options,
+    stage: &Stage<'_>,
     progress: Progress<'_>,
 ) -> Result<(Run, Film), BenchError> {
-    let film = RefCell::new(Film::default());
+    let film = Mutex::new(Film::default());
     let name = contender.name();
     let tell = |number| progress(&format!("{name}: encoding and sending"), number, store.count());
     let encoder = Encoder::new(options.engine, Content::RATE);
@@ -265,23 +321,17 @@ fn shoot(
     let unasked = (contender.kind != ContenderKind::Aquila).then_some(UNASKED);
     let camera =
         Camera { encoder, store, video, size, steps, began, recovery: false, unasked, film: &film, progress: &tell };
-    let run = run::run_filmed(plan, contender, seed, Box::new(camera))?;
-    let film = film.into_inner();
+    let run = stage.run(plan, contender, seed, camera)?;
+    let film = film.into_inner().unwrap_or_else(PoisonError::into_inner);
     match film.fault {
         Some(fault) => Err(fault.into()),
         None => Ok((run, film)),
     }
 }
 
-/// The camera at the first node: the first flow of video from there.
+/// The camera at the first node.
 fn camera_of(plan: &Plan) -> Result<(&TrafficPlan, VideoTraffic), BenchError> {
-    let from_first =
-        |traffic: &&TrafficPlan| [plan.nodes[0].as_str(), "both"].contains(&traffic.from.get_ref().as_str());
-    let mut videos = plan.traffic().into_iter().filter(from_first).filter_map(|traffic| match traffic.kind() {
-        Ok(TrafficKind::Video(video)) => Some((traffic, video)),
-        _ => None,
-    });
-    match videos.next() {
+    match plan.video_from_first() {
         None => Err(BenchError::Plan(format!("the plan has no video from {}", plan.nodes[0]))),
         Some((_, video)) if video.frames_per_second != Content::RATE => Err(BenchError::Plan(format!(
             "the pictures are {} a second, and the plan wants {}",

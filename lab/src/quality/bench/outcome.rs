@@ -61,8 +61,11 @@ pub struct Outcome {
     pub rate_mbps: f64,
     /// What arrived of it over what the first link could have carried; `None` without limit.
     pub used: Option<f64>,
-    /// Hash of all that happened.
+    /// Hash of all that happened; empty if it was live.
     pub log: String,
+    /// Why the run does not count, if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }
 
 impl<'a> Filmed<'a> {
@@ -126,6 +129,7 @@ impl<'a> Filmed<'a> {
             used: carried(self.run, &span)
                 .map(|capacity| bits(arrived.map(|message| u64::from(message.bytes)).sum()) / capacity),
             log: self.run.log_hash.clone(),
+            invalid: self.run.invalid.clone(),
         })
     }
 }

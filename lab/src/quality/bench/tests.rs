@@ -40,7 +40,7 @@ fn film_plan(plan: &str, sizes: Sizes, keep: &mut dyn FnMut(&Filmed<'_>)) -> Vec
         repeats: 1,
         only: Vec::new(),
     };
-    film(&variants, &options, &std::env::temp_dir(), &|_, _, _| {}, keep).unwrap()
+    film(&variants, &options, &Stage::Virtual, &std::env::temp_dir(), &|_, _, _| {}, keep).unwrap()
 }
 
 #[test]

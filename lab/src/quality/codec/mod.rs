@@ -159,7 +159,7 @@ impl FromStr for Engine {
 }
 
 /// An encoder of pictures of one size.
-trait OneSize {
+trait OneSize: Send {
     fn encode(&mut self, picture: &Yuv, target: Bitrate, recovery: bool) -> Result<Option<EncodedFrame>, CodecError>;
 }
 
