@@ -83,13 +83,15 @@ impl Encoder {
         words(pipeline).find_map(Self::of)
     }
 
-    /// Those to try, the best first: H.265 if it may be used, and such as need no processor before those that do.
+    /// Those to try, the best first: such as need no processor before those that do, since what has a small one (a Raspberry Pi) cannot
+    /// run x265 as fast as it films; and among either H.265 first, if it may be used.
     pub fn by_preference(h265: bool) -> impl Iterator<Item = &'static Self> {
-        let group = |is_h265, is_software| {
-            ENCODERS.iter().filter(move |known| known.is_h265 == is_h265 && known.is_software() == is_software)
+        let group = move |is_software, is_h265: bool| {
+            let is_it = move |known: &&Self| known.is_h265 == is_h265 && known.is_software() == is_software;
+            ENCODERS.iter().filter(is_it).filter(move |_| h265 || !is_h265)
         };
-        let of = move |is_h265| group(is_h265, false).chain(group(is_h265, true));
-        of(true).filter(move |_| h265).chain(of(false))
+        let of = move |is_software| group(is_software, true).chain(group(is_software, false));
+        of(false).chain(of(true))
     }
 
     fn is_software(&self) -> bool {
@@ -159,13 +161,16 @@ mod tests {
     }
 
     #[test]
-    fn h265_comes_first_where_it_may_and_what_needs_no_processor_before_what_does() {
+    fn hardware_comes_before_what_needs_the_processor_and_then_h265_where_it_may() {
         let names = |h265| Encoder::by_preference(h265).map(|known| known.factory).collect::<Vec<_>>();
         let all = names(true);
         assert_eq!(all.len(), ENCODERS.len());
         let place = |factory: &str| all.iter().position(|name| *name == factory).unwrap();
-        assert!(place("vah265enc") < place("x265enc") && place("x265enc") < place("v4l2h264enc"), "{all:?}");
-        assert!(place("vah264enc") < place("x264enc"), "{all:?}");
+        let order = ["vaapih265enc", "v4l2h264enc", "vaapih264enc", "x265enc", "x264enc", "openh264enc"].map(place);
+        assert!(order.is_sorted(), "{all:?}");
+        let known = names(false);
+        let place = |factory: &str| known.iter().position(|name| *name == factory).unwrap();
+        assert!(["v4l2h264enc", "vaapih264enc", "x264enc", "openh264enc"].map(place).is_sorted(), "{known:?}");
         assert!(names(false).iter().all(|name| Encoder::of(name).is_some_and(|known| !known.is_h265)));
     }
 
