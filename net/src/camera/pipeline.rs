@@ -149,19 +149,16 @@ impl Film {
         let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| CameraError::NoEncoder)?;
         let is_it = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == known.factory);
         let encoder = pipeline.iterate_elements().into_iter().flatten().find(is_it).ok_or(CameraError::NoEncoder)?;
-        for (property, value) in known.preset {
-            // Unless the user said otherwise: what is named in the text stays.
-            if encoder.find_property(property).is_some() && !self.description.contains(&format!("{property}=")) {
-                encoder.set_property_from_str(property, value);
-            }
-        }
+        let set = Settings::new(&encoder, known, &self.description);
         let sink = encoder.static_pad("sink").ok_or(CameraError::NoPad("sink"))?;
         let source = encoder.static_pad("src").ok_or(CameraError::NoPad("src"))?;
         let (gate, skipped, recovery) = (self.gate.clone(), self.skipped.clone(), self.recovery.clone());
         let teller = Mutex::new(Teller::new(known));
         let weak = (encoder.downgrade(), source.downgrade());
         let (sizes, filter) = (self.sizes.clone(), pipeline.by_name(SIZE).map(|filter| filter.downgrade()));
-        sink.add_probe(gst::PadProbeType::BUFFER, move |_, info| match gate.next_frame() {
+        let feeding = set.feeding(&sink);
+        let (asks, feeding) = (feeding.as_ref().unwrap_or(&sink).clone(), feeding.map(|pad| pad.downgrade()));
+        asks.add_probe(gst::PadProbeType::BUFFER, move |_, info| match gate.next_frame() {
             Some(rate) => {
                 if let Some(sizes) = &mut *sizes.lock().unwrap_or_else(PoisonError::into_inner) {
                     let now = Instant::now();
@@ -174,7 +171,8 @@ impl Film {
                 if let (Some(encoder), Some(source)) = (weak.0.upgrade(), weak.1.upgrade()) {
                     let recovery = recovery.swap(false, Ordering::Relaxed);
                     let told = teller.lock().unwrap_or_else(PoisonError::into_inner).told(rate, recovery);
-                    told.into_iter().for_each(|rate| set_rate(&encoder, known, rate));
+                    let feeding = feeding.as_ref().and_then(|pad| pad.upgrade());
+                    told.into_iter().for_each(|rate| set.rate(&encoder, feeding.as_ref(), rate));
                     if recovery {
                         source.send_event(force_key_unit());
                     }
@@ -246,6 +244,8 @@ impl Film {
 
 const OUT: &str = "aquila-out";
 const SIZE: &str = "aquila-size";
+/// Property of encoders' that passes options on to their library.
+const OPTIONS: &str = "option-string";
 
 /// The text with the name of an encoder in it, and that one.
 fn chosen(CameraSetup { pipeline, h265, .. }: &CameraSetup) -> Result<(String, &'static Encoder), CameraError> {
@@ -319,9 +319,55 @@ impl Teller {
     }
 }
 
-fn set_rate(encoder: &gst::Element, known: &Encoder, rate: Bitrate) {
-    if encoder.find_property(known.rate.0).is_some() {
-        encoder.set_property_from_str(known.rate.0, &known.value(rate));
+/// What of an encoder's is ours to set, beside what the pipeline's text says.
+struct Settings {
+    known: &'static Encoder,
+    /// Options in that text.
+    own: String,
+    has_options: bool,
+}
+
+impl Settings {
+    /// Sets what is for all rates.
+    fn new(encoder: &gst::Element, known: &'static Encoder, description: &str) -> Self {
+        for (property, value) in known.preset {
+            // Unless the user said otherwise: what is named in the text stays.
+            if encoder.find_property(property).is_some() && !description.contains(&format!("{property}=")) {
+                encoder.set_property_from_str(property, value);
+            }
+        }
+        let has_options = encoder.find_property(OPTIONS).is_some();
+        let own = has_options.then(|| encoder.property::<Option<String>>(OPTIONS)).flatten().unwrap_or_default();
+        Self { known, own, has_options }
+    }
+
+    /// Where the encoder's pictures come from, if it is to be told rates there; see [`Settings::rate`].
+    fn feeding(&self, sink: &gst::Pad) -> Option<gst::Pad> {
+        let reopens = self.has_options && self.known.options(&self.own, Bitrate::ZERO).is_some();
+        // What a text links only once it runs (`decodebin`) is not there yet: told in front of its own pad the encoder has no buffer.
+        sink.peer().filter(|_| reopens)
+    }
+
+    /// Tells the encoder another rate. One whose options depend on it hears of them only while it stands: between two pictures, in the
+    /// thread that brings them, it is stopped and begins anew. That thread is at `feeding`, which then tells it again what pictures come.
+    fn rate(&self, encoder: &gst::Element, feeding: Option<&gst::Pad>, rate: Bitrate) {
+        let (options, sink) = (self.known.options(&self.own, rate), encoder.static_pad("sink"));
+        let Some(((options, sink), feeding)) = options.zip(sink).zip(feeding) else {
+            return self.set_rate(encoder, rate);
+        };
+        // What fails here fails with the picture as well, and the camera is started again.
+        let _ = feeding.unlink(&sink);
+        let _ = encoder.set_state(gst::State::Ready);
+        encoder.set_property(OPTIONS, options);
+        self.set_rate(encoder, rate);
+        let _ = feeding.link(&sink);
+        let _ = encoder.sync_state_with_parent();
+    }
+
+    fn set_rate(&self, encoder: &gst::Element, rate: Bitrate) {
+        if encoder.find_property(self.known.rate.0).is_some() {
+            encoder.set_property_from_str(self.known.rate.0, &self.known.value(rate));
+        }
     }
 }
 

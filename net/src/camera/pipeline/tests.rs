@@ -41,6 +41,7 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
     let camera = GstCamera::start(&setup(&description), socket.local_addr().unwrap(), gate, receiver).unwrap();
     let (mut classifier, mut recovering, mut half_time) = (Classifier::new(Codec::Auto), None, Some(tenths / 2));
     let (began, mut came, mut buffer) = (Instant::now(), vec![Tenth::default(); tenths], [0; 2048]);
+    let mut before: Option<(u32, u32)> = None;
     loop {
         let tenth = began.elapsed().as_millis() as usize / 100;
         if tenth >= tenths {
@@ -53,6 +54,10 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
         if let Ok(len) = socket.recv(&mut buffer) {
             let packet = RtpPacket::parse(&buffer[..len]).filter(|_| len <= 1200).expect("RTP");
             came[tenth].bytes += len;
+            // One stream, whose clock goes on, in steps below 1.5 s (of 90 kHz).
+            let (ssrc, at) = before.replace((packet.ssrc, packet.timestamp)).unwrap_or((packet.ssrc, packet.timestamp));
+            assert_eq!(packet.ssrc, ssrc);
+            assert!(packet.timestamp.wrapping_sub(at) < 135_000, "{} after {at}", packet.timestamp);
             let is_recovery = classifier.handle_packet(&packet) == PacketKind::Recovery;
             if is_recovery && recovering.replace(packet.timestamp) != Some(packet.timestamp) {
                 came[tenth].recovery_points += 1;
@@ -109,6 +114,70 @@ fn an_encoder_that_begins_anew_is_told_a_fall_at_once_and_little_at_recovery_poi
     assert_eq!(recovery_points(&came, 16..50), 1, "when it was asked for: {came:?}");
 }
 
+/// How many kilobytes an encoder with our settings makes of each picture of a moving pattern, as fast as it can, if it is told such a
+/// rate with picture `n`: in virtual time, so to speak. Nothing of one that it leaves out.
+fn kilobytes(encoder: &str, pictures: usize, kbps: impl Fn(usize) -> u64 + Send + Sync + 'static) -> Option<Vec<f64>> {
+    let factory = words(encoder).next().unwrap();
+    if let Some(absent) = ["videotestsrc", "videoconvert", factory].iter().find(|element| !has(element)) {
+        eprintln!("skipped: there is no {absent}");
+        return None;
+    }
+    let text = format!(
+        "videotestsrc num-buffers={pictures} pattern=zone-plate kx2=30 ky2=30 kt=30 kxt=40 ! video/x-raw,width=640,height=360,framerate=30/1 ! videoconvert ! {encoder} name=encoder ! fakesink"
+    );
+    let pipeline = gst::parse::launch(&text).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let encoder = pipeline.by_name("encoder").unwrap();
+    let known = Encoder::of(factory).unwrap();
+    let set = Settings::new(&encoder, known, &text);
+    let (weak, filmed) = (encoder.downgrade(), AtomicU64::new(0));
+    let sink = encoder.static_pad("sink").unwrap();
+    let feeding = set.feeding(&sink);
+    feeding.clone().unwrap_or(sink).add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        let n = filmed.fetch_add(1, Ordering::Relaxed) as usize;
+        if n == 0 || kbps(n) != kbps(n - 1) {
+            set.rate(&weak.upgrade().unwrap(), feeding.as_ref(), Bitrate::kbps(kbps(n)));
+        }
+        gst::PadProbeReturn::Ok
+    });
+    let made = Arc::new(Mutex::new(vec![0.0; pictures]));
+    encoder.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, {
+        let made = made.clone();
+        move |pad, info| {
+            let buffer = info.buffer().unwrap();
+            // They count from where they like, and say so in the segment.
+            let segment = pad.sticky_event::<gst::event::Segment>(0).unwrap();
+            let segment = segment.segment().clone().downcast::<gst::ClockTime>().unwrap();
+            let at = segment.to_running_time(buffer.pts()).unwrap().mseconds();
+            let n = (at as f64 * 30.0 / 1000.0).round() as usize;
+            made.lock().unwrap()[n] += buffer.size() as f64 / 1000.0;
+            gst::PadProbeReturn::Ok
+        }
+    });
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let ends = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &ends);
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert!(matches!(end.expect("an end").view(), gst::MessageView::Eos(_)));
+    let made = made.lock().unwrap().clone();
+    Some(made)
+}
+
+/// What it makes of what it is told, over some pictures.
+fn share(made: &[f64], kbps: f64) -> f64 {
+    made.iter().sum::<f64>() * 8.0 * 30.0 / made.len() as f64 / kbps
+}
+
+#[test]
+fn the_recovery_point_of_x265_with_another_rate_fits_a_buffer_of_that_rate() {
+    let Some(made) = kilobytes("x265enc", 150, |n| if (60..120).contains(&n) { 500 } else { 3000 }) else { return };
+    // 1.5 and 1.7 times the rate. Without a buffer 4.7 and 2.3, and 1.3 to 1.5 for seconds after.
+    assert!(share(&made[60..65], 500.0) < 2.2, "{made:?}");
+    assert!(share(&made[120..125], 3000.0) < 2.0, "{made:?}");
+    // Nor does the buffer of another rate hold it down.
+    assert!((0.8..1.15).contains(&share(&made[75..120], 500.0)), "{made:?}");
+    assert!((0.8..1.15).contains(&share(&made[125..], 3000.0)), "{made:?}");
+}
+
 #[test]
 fn a_camera_that_was_started_again_sends_from_the_same_port() {
     let needed = ["videotestsrc", "x264enc", "rtph264pay", "appsink"];
@@ -131,6 +200,23 @@ fn a_camera_that_was_started_again_sends_from_the_same_port() {
     let (_, from_again) = std::iter::repeat_with(&mut next).find(|(stream, _)| *stream != first).unwrap();
     assert_eq!(from_again, from);
     drop(camera);
+}
+
+#[test]
+fn a_camera_ends_while_its_encoder_begins_anew() {
+    if let Some(absent) = ["videotestsrc", "x265enc", "rtph265pay", "appsink"].iter().find(|element| !has(element)) {
+        eprintln!("skipped: there is no {absent}");
+        return;
+    }
+    // Its first picture brings it another rate than it was opened with.
+    let description = setup("videotestsrc ! video/x-raw,width=64,height=64,framerate=30/1 ! x265enc");
+    for ms in 0..20 {
+        let (_wishes, receiver) = watch::channel(CameraWishes::default());
+        let gate = FrameGate::answering(|| Some(Bitrate::kbps(300)));
+        let camera = GstCamera::start(&description, ([127, 0, 0, 1], 9).into(), gate, receiver).unwrap();
+        std::thread::sleep(Duration::from_millis(ms));
+        drop(camera);
+    }
 }
 
 #[test]
