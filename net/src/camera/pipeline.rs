@@ -290,6 +290,13 @@ fn caps(Rung { width, height, frames_per_second, .. }: Rung) -> gst::Caps {
 }
 
 /// What rate an encoder works for.
+///
+/// It is told what is wanted, and not less where it is known to make more at first ([`EncoderModel::overshoot`], by which programs
+/// behind `exec:` are told less): the rate of each picture is asked for when all before it has been made, and what they were too large is
+/// by then what waits, which that rate works off. Told less for it in addition, an encoder would fall twice for the same bytes; and
+/// each picture that became large is such a fall, by half and more, that is over with the next one.
+///
+/// [`EncoderModel::overshoot`]: crate::encoder::EncoderModel::overshoot
 #[derive(Debug)]
 struct Teller {
     known: &'static Encoder,

@@ -168,6 +168,22 @@ fn share(made: &[f64], kbps: f64) -> f64 {
 }
 
 #[test]
+fn openh264_comes_down_to_a_sixth_since_it_may_leave_pictures_out() {
+    let Some(made) = kilobytes("openh264enc", 150, |n| if n < 60 { 3000 } else { 500 }) else { return };
+    assert!((0.8..1.2).contains(&share(&made[30..60], 3000.0)), "{made:?}");
+    // 1.3 and 0.4. If it may not: 15 and 14, on and on.
+    assert!(share(&made[60..75], 500.0) < 2.0, "{made:?}");
+    assert!((0.2..1.1).contains(&share(&made[75..], 500.0)), "{made:?}");
+}
+
+#[test]
+fn openh264_makes_a_recovery_point_when_asked_though_it_leaves_pictures_out() {
+    let Some(came) = film("openh264enc", |_| Some(Bitrate::kbps(400)), 60) else { return };
+    assert_eq!(recovery_points(&came, 5..30), 0, "{came:?}");
+    assert_eq!(recovery_points(&came, 30..60), 1, "{came:?}");
+}
+
+#[test]
 fn the_recovery_point_of_x265_with_another_rate_fits_a_buffer_of_that_rate() {
     let Some(made) = kilobytes("x265enc", 150, |n| if (60..120).contains(&n) { 500 } else { 3000 }) else { return };
     // 1.5 and 1.7 times the rate. Without a buffer 4.7 and 2.3, and 1.3 to 1.5 for seconds after.
