@@ -13,7 +13,8 @@
 //! the flow of that number. On `hold` no pictures should be encoded until it is `false` again: the link does not carry them
 //! now, and what is not encoded need not be thrown away. A program that ignores it loses whole frames, and is asked for a
 //! recovery point. A program that ends is started again, after a second at first and half a minute at most, and told what is
-//! in force.
+//! in force. So is one that does not read: once 4 KiB of lines wait for it, 160 or so, what is wanted waits here, the newest of it only,
+//! and after 2 s more it is ended.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,6 +22,7 @@ use std::io;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
@@ -36,6 +38,9 @@ use crate::pauses::Pauses;
 
 /// A program that does not read for so long is as good as gone.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes that wait for a program to read them, the least that Linux has. With its usual 64 KiB one that hangs would have half a minute
+/// of old rates to read before it hears of the new one, and it would be as long before it is known to hang.
+const UNREAD: i32 = 4096;
 /// From the polite request to end to the other one.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -85,6 +90,8 @@ impl Program {
         shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).kill_on_drop(true);
         let mut shell = shell.spawn()?;
         let stdin = shell.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        // Where it is refused it is as it was.
+        let _ = fcntl(&stdin, FcntlArg::F_SETPIPE_SZ(UNREAD));
         let group = shell.id().and_then(|id| i32::try_from(id).ok()).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self { shell, stdin, group: Pid::from_raw(group) })
     }
@@ -119,14 +126,20 @@ impl Drop for Program {
 async fn tell(camera: &mut watch::Receiver<CameraWishes>, program: &mut Program, wanted: &mut Wanted) -> Ended {
     let mut lines = String::new();
     loop {
+        wanted.note(Instant::now(), *camera.borrow_and_update());
         wanted.say(Instant::now(), &mut lines);
         if !lines.is_empty() {
-            match timeout(PATIENCE, program.stdin.write_all(lines.as_bytes())).await {
-                Ok(Ok(())) => wanted.recovery.clear(),
-                Ok(Err(error)) => return Ended::Program(error.to_string()),
-                Err(_) => return Ended::Program("it does not read".to_owned()),
+            tokio::select! {
+                written = timeout(PATIENCE, program.stdin.write_all(lines.as_bytes())) => match written {
+                    Ok(Ok(())) => wanted.recovery.clear(),
+                    Ok(Err(error)) => return Ended::Program(error.to_string()),
+                    Err(_) => return Ended::Program("it does not read".to_owned()),
+                },
+                () = gone(camera) => return Ended::Node,
             }
             lines.clear();
+            // What has been wanted meanwhile.
+            continue;
         }
         tokio::select! {
             changed = camera.changed() => if changed.is_err() { return Ended::Node },
@@ -135,8 +148,12 @@ async fn tell(camera: &mut watch::Receiver<CameraWishes>, program: &mut Program,
             }
             () = sleep_until(wanted.due()) => {}
         }
-        wanted.note(Instant::now(), *camera.borrow_and_update());
     }
+}
+
+/// When the node is. What it wants until then is seen, but not taken.
+async fn gone(camera: &mut watch::Receiver<CameraWishes>) {
+    while camera.changed().await.is_ok() {}
 }
 
 /// What the program is to do, and what of it it has been told.
@@ -203,6 +220,7 @@ mod tests {
     use aquila_proto::Bitrate;
 
     use super::*;
+    use crate::encoder::testkit::Log;
     use crate::node::CameraRate;
 
     fn rate(rate: u64) -> Option<CameraRate> {
@@ -210,14 +228,18 @@ mod tests {
     }
 
     async fn read(path: &std::path::Path, until: &str) -> String {
-        for _ in 0..500 {
+        let read = timeout(Duration::from_secs(5), read_late(path, until)).await;
+        read.unwrap_or_else(|_| panic!("{until} did not come: {:?}", std::fs::read_to_string(path)))
+    }
+
+    async fn read_late(path: &std::path::Path, until: &str) -> String {
+        loop {
             let text = std::fs::read_to_string(path).unwrap_or_default();
             if text.contains(until) {
                 return text;
             }
             sleep(Duration::from_millis(10)).await;
         }
-        panic!("{until} did not come: {:?}", std::fs::read_to_string(path))
     }
 
     #[tokio::test]
@@ -265,6 +287,76 @@ mod tests {
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Rates, one after the other, until a program that reads none of them has to be waited for.
+    async fn fill(camera: &watch::Sender<CameraWishes>) {
+        for n in 0..5_000 {
+            camera.send_modify(|wishes| wishes.rate = rate(if n % 2 == 0 { 1_000_000 } else { 2_000_000 }));
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_does_not_read_is_started_again_and_told_the_newest_only() {
+        let log = Log::begin();
+        let path = std::env::temp_dir().join(format!("aquila-deaf-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        // The first never reads, nor ends if it is asked to; the second does.
+        let file = path.display();
+        let command =
+            format!("test -e {file} && exec cat >> {file}; touch {file}; trap '' TERM; while :; do sleep 1; done");
+        let (sender, camera) = watch::channel(CameraWishes::default());
+        let task = tokio::spawn(serve(command, Wanted::new(EncoderKind::Unknown, None), camera));
+        sender.send_modify(|wishes| wishes.rate = rate(900_000));
+        while !path.exists() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        fill(&sender).await;
+        sender.send_modify(|wishes| wishes.ask_recovery_point(3));
+        sender.send_modify(|wishes| wishes.rate = rate(500_000));
+        // After 2 s of patience, 1 s from the polite request to end to the other, and the pause before a start.
+        let all = timeout(Duration::from_secs(20), read_late(&path, "\"recovery_point\"")).await.expect("another one");
+        assert_eq!(all, "{\"bitrate_bps\":500000}\n{\"recovery_point\":3}\n", "nothing of before");
+        assert_eq!(log.lines().iter().filter(|line| line.contains("it does not read")).count(), 1, "{:?}", log.lines());
+        drop(sender);
+        timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn little_that_is_old_waits_for_a_program_that_hangs() {
+        let path = std::env::temp_dir().join(format!("aquila-hung-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let go = path.with_extension("go");
+        let _ = std::fs::remove_file(&go);
+        let command = format!("while ! test -e {}; do sleep 0.02; done; exec cat >> {}", go.display(), path.display());
+        let (sender, camera) = watch::channel(CameraWishes::default());
+        let task = tokio::spawn(serve(command, Wanted::new(EncoderKind::Unknown, None), camera));
+        fill(&sender).await;
+        sender.send_modify(|wishes| wishes.rate = rate(700_000));
+        std::fs::write(&go, "").unwrap();
+        let all = read(&path, "{\"bitrate_bps\":700000}\n").await;
+        assert!(all.len() < 3 * UNREAD as usize, "{} lines, the newest last", all.lines().count());
+        assert!(all.ends_with("{\"bitrate_bps\":700000}\n"), "{all}");
+        drop(sender);
+        timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(&go).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_that_does_not_read_is_not_waited_for_at_the_end() {
+        let (sender, mut camera) = watch::channel(CameraWishes::default());
+        let mut program = Program::start("exec sleep 100").unwrap();
+        let task = tokio::spawn(async move {
+            let mut wanted = Wanted::new(EncoderKind::Unknown, None);
+            tell(&mut camera, &mut program, &mut wanted).await
+        });
+        fill(&sender).await;
+        drop(sender);
+        let ended = timeout(PATIENCE * 3 / 4, task).await.expect("before its patience is over").unwrap();
+        assert!(matches!(ended, Ended::Node));
     }
 
     /// Whether a process of this number is there, and no zombie.

@@ -6,6 +6,8 @@ mod majestic;
 mod model;
 mod rekeying;
 mod steps;
+#[cfg(test)]
+mod testkit;
 mod v4l2;
 
 use std::fmt;
