@@ -153,6 +153,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::encoder::testkit::Log;
     use crate::node::CameraRate;
 
     fn tell(camera: &watch::Sender<CameraWishes>, rate: u64) {
@@ -261,6 +262,43 @@ mod tests {
         for host in ["127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080"] {
             assert!(is_found(host).await, "{host}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_camera_that_hung_is_told_the_newest_only_when_it_answers_again() {
+        let log = Log::begin();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let (sender, camera) = watch::channel(CameraWishes::default());
+        let task = tokio::spawn(serve(host, camera));
+        tell(&sender, 1_000_000);
+        // Each is taken and never answered, until the other end gives up; meanwhile this is wanted.
+        let hang = async |wanted: &[u64]| {
+            let (mut stream, _) =
+                timeout(Duration::from_secs(20), listener.accept()).await.expect("a request").unwrap();
+            for kbps in wanted {
+                tell(&sender, kbps * 1000);
+                tokio::task::yield_now().await;
+            }
+            let mut text = Vec::new();
+            timeout(Duration::from_secs(10), stream.read_to_end(&mut text)).await.expect("it gives up").unwrap();
+            String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(hang(&[1500, 300, 2000, 700]).await, "GET /api/v1/set?video0.bitrate=1000 HTTP/1.1");
+        assert_eq!(hang(&[900, 600]).await, "GET /api/v1/set?video0.bitrate=700 HTTP/1.1");
+        ask(&sender);
+        // It is there again. Nothing of before comes, and no more than the one.
+        let line = answer(&listener, OK).await;
+        let (idr, rate) = ("GET /request/idr HTTP/1.1", "GET /api/v1/set?video0.bitrate=600 HTTP/1.1");
+        let other = if line == idr { rate } else { idr };
+        assert!([idr, rate].contains(&line.as_str()), "{line}");
+        assert_eq!(answer(&listener, OK).await, other);
+        assert!(timeout(2 * PATIENCE, listener.accept()).await.is_err(), "nothing more");
+        let lines = log.lines();
+        let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+        assert_eq!([count("does not do as asked"), count("timeout"), count("answers again")], [1; 3], "{lines:?}");
+        drop(sender);
+        timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
     }
 
     #[tokio::test]
