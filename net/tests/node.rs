@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aquila_net::encoder::EncoderSpec;
 use aquila_net::node::{Node, NodeConfig, NodeEvent, Role};
 use aquila_net::status::StatusSnapshot;
 use aquila_net::video::{Flow, VideoSpec};
@@ -172,6 +173,66 @@ async fn commands_telemetry_and_video_pass_and_the_autopilot_gets_flow_control()
     assert!(snapshot.classes.video.sent >= 50 && snapshot.bearers[0].rtt_ms.is_some());
     air.stop().await;
     ground.stop().await;
+}
+
+/// An air and a ground with a camera and a viewer, whose encoder is this.
+async fn with_encoder(encoder: &str) -> (Running, Running, UdpSocket) {
+    let viewer = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut ground_config = ground();
+    ground_config.viewers = vec![VideoSpec { address: viewer.local_addr().unwrap(), codec: Codec::Auto, flow: None }];
+    let mut ground = Running::start(ground_config).await;
+    let mut air_config = air(&ground);
+    let camera = VideoSpec { address: "127.0.0.1:0".parse().unwrap(), codec: Codec::Opaque, flow: None };
+    air_config.cameras = vec![(Flow::default(), camera)];
+    air_config.encoder = Some(encoder.parse::<EncoderSpec>().unwrap().into());
+    let mut air = Running::start(air_config).await;
+    air.connected().await;
+    ground.connected().await;
+    (air, ground, viewer)
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn commands_and_video_go_on_while_the_encoder_hangs() {
+    let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let deaf = "exec:trap '' TERM; while :; do sleep 1; done".to_owned();
+    for encoder in [format!("majestic:{}", hung.local_addr().unwrap()), deaf] {
+        let (air, ground, viewer) = with_encoder(&encoder).await;
+        let (autopilot, station) = (plug_in(air.mavlink).await, plug_in(ground.mavlink).await);
+        introduce(&autopilot, &station).await;
+        let eye = plug_in(air.camera.unwrap()).await;
+        let pass = async |number: u8| {
+            let sent = command(number.into());
+            station.send(sent.bytes()).await.unwrap();
+            let got = receive(&autopilot, |frame| frame.message_id() == COMMAND_LONG).await;
+            assert_eq!(got.bytes(), sent.bytes());
+            eye.send(&[number; 700]).await.unwrap();
+            let mut buffer = [0; 2048];
+            let len = timeout(PATIENCE, viewer.recv(&mut buffer)).await.expect("the picture did not come").unwrap();
+            assert_eq!(buffer[..len], [number; 700]);
+        };
+        // It takes requests and answers none; while one waits, all else passes. A busy machine has more than one try.
+        let mut passed_meanwhile = !encoder.starts_with("majestic");
+        for number in 0..10 {
+            if passed_meanwhile {
+                pass(number).await;
+                continue;
+            }
+            let (request, _) = timeout(PATIENCE, hung.accept()).await.expect("a request").unwrap();
+            pass(number).await;
+            let mut buffer = [0; 4096];
+            let mut is_given_up = false;
+            while let Ok(len) = request.try_read(&mut buffer) {
+                is_given_up = len == 0;
+                if is_given_up {
+                    break;
+                }
+            }
+            passed_meanwhile = !is_given_up;
+        }
+        assert!(passed_meanwhile, "all waited for {encoder}");
+        timeout(PATIENCE, air.stop()).await.expect("it ends all the same");
+        ground.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "current_thread")]
