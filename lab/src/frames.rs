@@ -18,6 +18,9 @@ const ENCAPSULATED_DATA: u32 = 131;
 const AROUND: usize = 12;
 const MOST: usize = 255;
 
+/// Several units in one packet.
+const STAP_A: u8 = 0x78;
+
 /// Shortest RTP packet: its header and the frame number.
 pub const RTP_MIN: usize = 12 + 4 + 4;
 
@@ -134,6 +137,39 @@ pub fn h264(seq: u16, index: u32, len: usize, last: bool, recovery: bool) -> Vec
     with_payload(seq, index, len, last, if recovery { 0x65 } else { 0x61 })
 }
 
+/// The parameter sets in front of a recovery point, from which on pictures have this size: H.264's of sequence and picture (H.264
+/// §7.3.2.1.1 and §7.3.2.2) in one packet (RFC 6184 §5.7.1). Without a number in it, see [`rtp_index`]; sizes are even.
+pub fn h264_parameter_sets(seq: u16, index: u32, (width, height): (u32, u32)) -> Vec<u8> {
+    // Constrained baseline, level 4.
+    let mut sequence = vec![0x67, 66, 0xc0, 40];
+    let (columns, rows) = (width.div_ceil(16), height.div_ceil(16));
+    let (right, bottom) = ((columns * 16 - width) / 2, (rows * 16 - height) / 2);
+    let mut bits = String::new();
+    // Id, frame numbers of 4 bits, order as they come, one reference, no gaps, the size, no fields.
+    [0, 0, 2, 1].into_iter().for_each(|value| bits += &exp_golomb(value));
+    bits += "0";
+    [columns - 1, rows - 1].into_iter().for_each(|value| bits += &exp_golomb(value));
+    bits += "111";
+    // What is cut off of the last blocks, no more about it, the end.
+    [0, right, 0, bottom].into_iter().for_each(|value| bits += &exp_golomb(value));
+    bits += "01";
+    bits += &"0".repeat(bits.len().next_multiple_of(8) - bits.len());
+    sequence.extend(bits.as_bytes().chunks(8).map(|byte| byte.iter().fold(0, |all, bit| all << 1 | (bit - b'0'))));
+    let mut packet = with_payload(seq, index, RTP_MIN, false, STAP_A);
+    packet.truncate(13);
+    for unit in [&sequence[..], &[0x68, 0xce, 0x38, 0x80]] {
+        packet.extend_from_slice(&(unit.len() as u16).to_be_bytes());
+        packet.extend_from_slice(unit);
+    }
+    packet
+}
+
+/// H.264 §9.1.
+fn exp_golomb(value: u32) -> String {
+    let number = format!("{:b}", value + 1);
+    format!("{}{number}", "0".repeat(number.len() - 1))
+}
+
 fn with_payload(seq: u16, index: u32, len: usize, last: bool, first: u8) -> Vec<u8> {
     let mut packet = Vec::with_capacity(len);
     packet.push(0x80);
@@ -147,14 +183,26 @@ fn with_payload(seq: u16, index: u32, len: usize, last: bool, first: u8) -> Vec<
     packet
 }
 
-/// The frame number in a packet made by [`rtp`].
+/// The frame number in a packet made by [`rtp`] or [`h264`].
 pub fn rtp_index(packet: &[u8]) -> Option<u32> {
+    packet.get(12).filter(|first| **first != STAP_A)?;
     packet.get(16..20).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bytes are as ffmpeg reads them: `ffmpeg -i FILE -c copy -bsf:v trace_headers -f null -`.
+    #[test]
+    fn parameter_sets_have_the_size() {
+        let sets = |size| h264_parameter_sets(7, 9, size)[12..].to_vec();
+        let of = |sequence: &[u8]| [&[0x78, 0, 10], sequence, &[0, 4, 0x68, 0xce, 0x38, 0x80]].concat();
+        assert_eq!(sets((1280, 720)), of(&[0x67, 0x42, 0xc0, 0x28, 0xda, 0x01, 0x40, 0x16, 0xff, 0x40]));
+        assert_eq!(sets((640, 360)), of(&[0x67, 0x42, 0xc0, 0x28, 0xda, 0x02, 0x80, 0xbf, 0xe5, 0x40]));
+        assert_eq!(rtp_index(&h264_parameter_sets(7, 9, (640, 360))), None);
+        assert_eq!(rtp_index(&h264(7, 9, 100, true, true)), Some(9));
+    }
 
     #[test]
     fn telemetry_has_so_many_bytes_and_its_number_in_each_frame() {

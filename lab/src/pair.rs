@@ -803,7 +803,7 @@ impl Pair {
         match event {
             Event::Mavlink { frame, class } => self.on_mavlink(side, frame, class),
             Event::Video { packets, .. } => {
-                if let Some(index) = packets.clone().next().and_then(|packet| frames::rtp_index(&packet)) {
+                if let Some(index) = packets.clone().find_map(|packet| frames::rtp_index(&packet)) {
                     let sent = self.sent_frames.get(index as usize).copied().unwrap_or_default();
                     self.note(&[20, u64::from(index)]);
                     self.frames.push(FrameOut { index, sent, arrived: elapsed });
