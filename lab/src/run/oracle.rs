@@ -165,7 +165,7 @@ impl Knowing {
                 let through = |within| smallest + self.queue <= state.curve.carried(now, now + within);
                 // Not into an outage, though it will end.
                 let trickles = ahead > 0.0 && self.queue <= BESIDE;
-                self.skip = !through(2 * self.interval) && !(trickles && through(TRICKLE_PATIENCE));
+                self.skip = !(through(2 * self.interval) || trickles && through(TRICKLE_PATIENCE));
             }
             Oracle::Late => {
                 let known = now.checked_sub(LATE).unwrap_or(now);
@@ -181,7 +181,7 @@ impl Knowing {
                 let through = |within: Duration| smallest + self.queue <= self.rate * within.as_secs_f64();
                 // One that has just fallen may be going out.
                 let trickles = smallest > long * PATIENCE.as_secs_f64() && self.queue <= BESIDE;
-                self.skip = !through(PATIENCE) && !(trickles && through(TRICKLE_PATIENCE));
+                self.skip = !(through(PATIENCE) || trickles && through(TRICKLE_PATIENCE));
             }
         }
     }

@@ -218,63 +218,110 @@ pub fn film(
     progress: Progress<'_>,
     keep: &mut dyn FnMut(&Filmed<'_>),
 ) -> Result<Vec<Session>, BenchError> {
+    let bench = Bench { options, stage, folder, progress };
     let mut sessions = Vec::new();
     for (variant, plan) in variants {
         let first = options.seed.unwrap_or(plan.seed);
         for seed in (0..u64::from(options.repeats)).map(|repeat| first + repeat) {
-            sessions.push(session(&variant.describe(), plan, seed, options, stage, folder, progress, keep)?);
+            sessions.push(bench.session(&variant.describe(), plan, seed, keep)?);
         }
     }
     Ok(sessions)
 }
 
-fn session(
-    variant: &str,
-    plan: &Plan,
-    seed: u64,
-    options: &Options,
-    stage: &Stage<'_>,
-    folder: &Path,
-    progress: Progress<'_>,
-    keep: &mut dyn FnMut(&Filmed<'_>),
-) -> Result<Session, BenchError> {
-    let (traffic, video) = camera_of(plan)?;
-    let until = traffic.until.map_or(plan.duration(), |until| until.get()).min(plan.duration());
-    let lasts = until.saturating_sub(traffic.at.get());
-    let count = (lasts.as_secs_f64() * f64::from(Content::RATE)).ceil() as u32;
-    let films = |done| progress("filming", done, count);
-    let store = Store::fill(&options.content, seed, options.filmed, count, folder, &films)?;
-    let contenders = plan.contenders.iter().map(|contender| contender.get_ref());
-    let chosen = contenders.filter(|contender| {
-        let is_wanted = options.only.is_empty() || options.only.iter().any(|name| name == contender.name());
-        is_wanted && stage.is_possible(plan, contender)
-    });
-    let mut filmed = Vec::new();
-    for contender in chosen {
-        filmed.push(shoot(plan, contender, seed, &store, video, options, stage, progress)?);
+/// What all runs of a plan have in common.
+struct Bench<'a> {
+    options: &'a Options,
+    stage: &'a Stage<'a>,
+    folder: &'a Path,
+    progress: Progress<'a>,
+}
+
+impl Bench<'_> {
+    fn session(
+        &self,
+        variant: &str,
+        plan: &Plan,
+        seed: u64,
+        keep: &mut dyn FnMut(&Filmed<'_>),
+    ) -> Result<Session, BenchError> {
+        let Self { options, progress, .. } = *self;
+        let (traffic, video) = camera_of(plan)?;
+        let until = traffic.until.map_or(plan.duration(), |until| until.get()).min(plan.duration());
+        let lasts = until.saturating_sub(traffic.at.get());
+        let count = (lasts.as_secs_f64() * f64::from(Content::RATE)).ceil() as u32;
+        let films = |done| progress("filming", done, count);
+        let store = Store::fill(&options.content, seed, options.filmed, count, self.folder, &films)?;
+        let contenders = plan.contenders.iter().map(|contender| contender.get_ref());
+        let chosen = contenders.filter(|contender| {
+            let is_wanted = options.only.is_empty() || options.only.iter().any(|name| name == contender.name());
+            is_wanted && self.stage.is_possible(plan, contender)
+        });
+        let mut filmed = Vec::new();
+        for contender in chosen {
+            filmed.push(self.shoot(plan, contender, seed, &store, video)?);
+        }
+        let Some((run, film)) = filmed.first() else {
+            return Err(BenchError::Plan("the plan has no contender that runs so".into()));
+        };
+        let one = Filmed::new(variant, plan, traffic, run, film)?;
+        let tell = |number: u32| progress("codec oracle", number, count);
+        let setting = Setting {
+            store: &store,
+            engine: options.engine,
+            range: one.range(),
+            vmaf: options.vmaf.as_ref(),
+            progress: &tell,
+        };
+        let (best, size) = best_oracle(&setting, options, &capacity(run, video), one.first())?;
+        let mut outcomes = Vec::new();
+        for (run, film) in &filmed {
+            let tell = |number: u32| progress(&format!("{}: judging", run.contender), number, count);
+            let filmed = Filmed::new(variant, plan, traffic, run, film)?;
+            outcomes.push(filmed.judge(&Setting { progress: &tell, ..setting.clone() }, &best.quality)?);
+            keep(&filmed);
+        }
+        let best = Best { quality: best.quality, rate_mbps: best.rate.as_mbps(), size };
+        Ok(Session { variant: variant.to_owned(), seed, oracle: best, contenders: outcomes })
     }
-    let Some((run, film)) = filmed.first() else {
-        return Err(BenchError::Plan("the plan has no contender that runs so".into()));
-    };
-    let one = Filmed::new(variant, plan, traffic, run, film)?;
-    let tell = |number: u32| progress("codec oracle", number, count);
-    let setting = Setting {
-        store: &store,
-        engine: options.engine,
-        range: one.range(),
-        vmaf: options.vmaf.as_ref(),
-        progress: &tell,
-    };
-    let (best, size) = best_oracle(&setting, options, &capacity(run, video), one.first())?;
-    let mut outcomes = Vec::new();
-    for (run, film) in &filmed {
-        let tell = |number: u32| progress(&format!("{}: judging", run.contender), number, count);
-        let filmed = Filmed::new(variant, plan, traffic, run, film)?;
-        outcomes.push(filmed.judge(&Setting { progress: &tell, ..setting.clone() }, &best.quality)?);
-        keep(&filmed);
+
+    /// Runs a contender with the encoder behind its camera.
+    fn shoot(
+        &self,
+        plan: &Plan,
+        contender: &ContenderPlan,
+        seed: u64,
+        store: &Store,
+        video: VideoTraffic,
+    ) -> Result<(Run, Film), BenchError> {
+        let Self { options, progress, .. } = *self;
+        let film = Mutex::new(Film::default());
+        let name = contender.name();
+        let tell = |number| progress(&format!("{name}: encoding and sending"), number, store.count());
+        let encoder = Encoder::new(options.engine, Content::RATE);
+        let steps = options.sizes.ladder(options.engine);
+        let size = if let Sizes::One(size) = options.sizes { size } else { options.filmed };
+        let began = Instant::now();
+        let unasked = (contender.kind != ContenderKind::Aquila).then_some(UNASKED);
+        let camera = Camera {
+            encoder,
+            store,
+            video,
+            size,
+            steps,
+            began,
+            recovery: false,
+            unasked,
+            film: &film,
+            progress: &tell,
+        };
+        let run = self.stage.run(plan, contender, seed, camera)?;
+        let film = film.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match film.fault {
+            Some(fault) => Err(fault.into()),
+            None => Ok((run, film)),
+        }
     }
-    let best = Best { quality: best.quality, rate_mbps: best.rate.as_mbps(), size };
-    Ok(Session { variant: variant.to_owned(), seed, oracle: best, contenders: outcomes })
 }
 
 /// The codec oracle at the best of the sizes that the encoder has, or stepping between them as if each change were for free.
@@ -298,35 +345,6 @@ fn best_oracle(
     let value = |of: &Quality| of.vmaf.unwrap_or(of.ssim);
     let best = all.into_iter().reduce(|a, b| if value(&b.0.quality) > value(&a.0.quality) { b } else { a });
     best.ok_or_else(|| BenchError::Plan("there are no sizes".into()))
-}
-
-/// Runs a contender with the encoder behind its camera.
-fn shoot(
-    plan: &Plan,
-    contender: &ContenderPlan,
-    seed: u64,
-    store: &Store,
-    video: VideoTraffic,
-    options: &Options,
-    stage: &Stage<'_>,
-    progress: Progress<'_>,
-) -> Result<(Run, Film), BenchError> {
-    let film = Mutex::new(Film::default());
-    let name = contender.name();
-    let tell = |number| progress(&format!("{name}: encoding and sending"), number, store.count());
-    let encoder = Encoder::new(options.engine, Content::RATE);
-    let steps = options.sizes.ladder(options.engine);
-    let size = if let Sizes::One(size) = options.sizes { size } else { options.filmed };
-    let began = Instant::now();
-    let unasked = (contender.kind != ContenderKind::Aquila).then_some(UNASKED);
-    let camera =
-        Camera { encoder, store, video, size, steps, began, recovery: false, unasked, film: &film, progress: &tell };
-    let run = stage.run(plan, contender, seed, camera)?;
-    let film = film.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match film.fault {
-        Some(fault) => Err(fault.into()),
-        None => Ok((run, film)),
-    }
 }
 
 /// The camera at the first node.
