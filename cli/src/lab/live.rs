@@ -106,7 +106,7 @@ fn one(
     places: &Places<'_>,
     interrupted: &AtomicBool,
 ) -> Result<Run, Failure> {
-    run_live::run(plan, contender, seed, sandbox, places, interrupted)
+    run_live::run(plan, contender, seed, sandbox, places, interrupted, None)
         .map_err(|error| Failure::Config(anyhow!("{error}; logs are in {}", places.folder.display())))
 }
 

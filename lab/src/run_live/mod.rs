@@ -111,38 +111,11 @@ pub fn is_possible(plan: &Plan, contender: &ContenderPlan) -> Result<(), &'stati
     }
 }
 
-/// Runs a contender once, in as much time as the plan says.
+/// Runs a contender once, in as much time as the plan says; `encoder`: another one behind the first camera of the first node.
 ///
 /// # Errors
 /// [`LiveRunError`]; a run on a machine that was too slow, or whose programs failed, is none, but marked as not counting.
 pub fn run(
-    plan: &Plan,
-    contender: &ContenderPlan,
-    seed: u64,
-    sandbox: &Sandbox,
-    places: &Places<'_>,
-    interrupted: &AtomicBool,
-) -> Result<Run, LiveRunError> {
-    run_with(plan, contender, seed, sandbox, places, interrupted, None)
-}
-
-/// The same with another encoder behind the first camera of the first node.
-///
-/// # Errors
-/// As of [`run`].
-pub fn run_filmed(
-    plan: &Plan,
-    contender: &ContenderPlan,
-    seed: u64,
-    sandbox: &Sandbox,
-    places: &Places<'_>,
-    interrupted: &AtomicBool,
-    encoder: &mut (dyn FrameEncoder + Send),
-) -> Result<Run, LiveRunError> {
-    run_with(plan, contender, seed, sandbox, places, interrupted, Some(encoder))
-}
-
-fn run_with(
     plan: &Plan,
     contender: &ContenderPlan,
     seed: u64,

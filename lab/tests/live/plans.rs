@@ -19,7 +19,7 @@ fn plan(text: &str) -> Plan {
 fn run_one(sandbox: &Sandbox, plan: &Plan, contender: usize, folder: &Path) -> Run {
     let places = Places { binary: PathBuf::from("/nonexistent"), folder: folder.to_owned(), onlooker: None };
     let contender = plan.contenders[contender].get_ref();
-    run(plan, contender, 1, sandbox, &places, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}"))
+    run(plan, contender, 1, sandbox, &places, &AtomicBool::new(false), None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 const PROGRAMS: &str = r#"

@@ -144,7 +144,7 @@ impl Stage<'_> {
             Self::Virtual => Ok(run::run_filmed(plan, contender, seed, Box::new(camera))?),
             Self::Live { sandbox, binary, folder, interrupted } => {
                 let places = Places { binary: binary.clone(), folder: folder.clone(), onlooker: None };
-                let run = run_live::run_filmed(plan, contender, seed, sandbox, &places, interrupted, &mut camera)?;
+                let run = run_live::run(plan, contender, seed, sandbox, &places, interrupted, Some(&mut camera))?;
                 if interrupted.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(run) }
             }
         }
