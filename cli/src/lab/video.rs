@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use aquila_lab::plan::{Plan, Variant};
 use aquila_lab::quality::Vmaf;
-use aquila_lab::quality::bench::{self, Filmed, Options, Outcome, Session, Sizes, Stage, VIEWS};
+use aquila_lab::quality::bench::{self, BenchError, Filmed, Options, Outcome, Session, Sizes, Stage, VIEWS};
 use aquila_lab::quality::content::Content;
 use aquila_lab::quality::judge::Quality;
 
@@ -71,7 +71,10 @@ fn filmed(
     let tell = |what: &str, done: u32, of: u32| progress.show(what, done, of);
     let sessions = bench::film(variants, &options, stage, &std::env::temp_dir(), &tell, &mut keep);
     progress.clear();
-    let sessions = sessions.map_err(|error| config(error.into()))?;
+    let sessions = sessions.map_err(|error| match error {
+        BenchError::Interrupted => Failure::Runtime(error.into()),
+        error => config(error.into()),
+    })?;
     kept.map_err(Failure::Runtime)?;
     if let Some(directory) = &args.out {
         let write = || -> io::Result<()> {

@@ -104,13 +104,12 @@ impl Shooting {
                 self.log.on_skipped(self.flow, due);
                 continue;
             };
-            let lens = lens(frame.bytes, packet);
-            let count = self.log.on_filmed(self.flow, due, frame.bytes, lens.clone().count() as u32, self.propagation);
-            let last = lens.clone().count() - 1;
-            for (place, len) in lens.enumerate() {
+            let packets = frame.bytes.div_ceil(packet).max(1);
+            let count = self.log.on_filmed(self.flow, due, frame.bytes, packets as u32, self.propagation);
+            for (place, len) in lens(frame.bytes, packet).enumerate() {
+                let is_last = place + 1 == packets;
                 // What the kernel does not take is lost, as for any application.
-                let _ =
-                    self.socket.send_to(&frames::h264(sequence, count, len, place == last, frame.recovery), self.to);
+                let _ = self.socket.send_to(&frames::h264(sequence, count, len, is_last, frame.recovery), self.to);
                 sequence = sequence.wrapping_add(1);
             }
         }
@@ -118,7 +117,7 @@ impl Shooting {
 }
 
 /// Of the packets that so many bytes are sent in.
-fn lens(bytes: usize, packet: usize) -> impl Iterator<Item = usize> + Clone {
+fn lens(bytes: usize, packet: usize) -> impl Iterator<Item = usize> {
     let packets = bytes.div_ceil(packet).max(1);
     (0..packets).map(move |place| packet.min(bytes - place * packet).max(frames::RTP_MIN))
 }
