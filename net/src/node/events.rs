@@ -114,6 +114,10 @@ impl Node {
             Event::Unknown { from, reason, count } => {
                 tracing::warn!(%from, reason, count, "unknown peer not answered (reported once a minute)");
             }
+            Event::ReportFaults { bearer, fault, count } => {
+                let bearer = self.name_of(bearer);
+                tracing::warn!(bearer, reason = %fault, count, "reports on what arrives cannot be relied on (told once a minute)");
+            }
             Event::Parcel { port, bytes } => match (port, &mut self.files, &self.gateway) {
                 (ParcelPort::FILES, Some(files), _) => files.on_parcel(now, bytes),
                 (ParcelPort::GATEWAY, _, Some(gateway)) => gateway.on_parcel(&bytes),

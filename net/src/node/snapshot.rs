@@ -88,6 +88,7 @@ impl Snapshots {
                 handshakes_refused: stats.counters.handshakes_refused,
                 unknown_peers: stats.counters.unknown_peers,
                 malformed: stats.counters.malformed,
+                report_faults: stats.counters.report_faults,
             },
             ..StatusSnapshot::default()
         };

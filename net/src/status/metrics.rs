@@ -71,7 +71,7 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
     page.into_text()
 }
 
-const WHOLE: [Column<StatusSnapshot>; 34] = [
+const WHOLE: [Column<StatusSnapshot>; 35] = [
     ("aquila_uptime_seconds", "Since the program started.", |s| Some(s.uptime_s)),
     ("aquila_capacity_bits_per_second", "What the link is believed to carry.", |s| count(s.congestion.capacity_bps)),
     ("aquila_target_bits_per_second", "What the encoder should make.", |s| count(s.congestion.target_bps)),
@@ -100,6 +100,9 @@ const WHOLE: [Column<StatusSnapshot>; 34] = [
     ("aquila_handshakes_refused_total", "Handshakes refused.", |s| count(s.security.handshakes_refused)),
     ("aquila_unknown_peers_total", "Packets and handshakes of peers not ours.", |s| count(s.security.unknown_peers)),
     ("aquila_malformed_total", "Messages and datagrams that could not be read.", |s| count(s.security.malformed)),
+    ("aquila_report_faults_total", "Reports on what arrives that cannot be true, and times that none came.", |s| {
+        count(s.security.report_faults)
+    }),
     ("aquila_video_frames_in_total", "Frames from cameras here.", |s| count(s.video.frames_in)),
     ("aquila_video_frames_sent_total", "Frames sent to the other side, whole.", |s| count(s.video.frames_sent)),
     ("aquila_video_frames_shown_total", "Frames given to viewers here.", |s| count(s.video.frames_shown)),

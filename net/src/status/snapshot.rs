@@ -377,6 +377,9 @@ pub struct SecurityStatus {
     pub unknown_peers: u64,
     /// Messages and datagrams that could not be read.
     pub malformed: u64,
+    /// Reports on what has arrived that cannot be true, and times that there were none.
+    #[serde(default)]
+    pub report_faults: u64,
 }
 
 /// Turns a growing total into a rate.

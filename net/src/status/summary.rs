@@ -147,8 +147,12 @@ fn write_summary(out: &mut String, snapshot: &StatusSnapshot) -> std::fmt::Resul
     let security = &snapshot.security;
     writeln!(
         out,
-        "refused: {} replays, {} handshakes, {} of unknown peers, {} malformed",
-        security.replayed, security.handshakes_refused, security.unknown_peers, security.malformed,
+        "refused: {} replays, {} handshakes, {} of unknown peers, {} malformed; {} faulty reports",
+        security.replayed,
+        security.handshakes_refused,
+        security.unknown_peers,
+        security.malformed,
+        security.report_faults,
     )?;
     snapshot.gateway.as_ref().map_or(Ok(()), |gateway| gateway.put_summary(out))
 }

@@ -63,7 +63,13 @@ fn full() -> StatusSnapshot {
             }],
             dropped: count("no_route", 3),
         },
-        security: SecurityStatus { replayed: 1, handshakes_refused: 2, unknown_peers: 3, malformed: 4 },
+        security: SecurityStatus {
+            replayed: 1,
+            handshakes_refused: 2,
+            unknown_peers: 3,
+            malformed: 4,
+            report_faults: 5,
+        },
         gateway: Some(GatewaySnapshot {
             flows: vec![GatewayFlow { target: "127.0.0.1:22".to_owned(), ..GatewayFlow::default() }],
             custody_bytes: 77,

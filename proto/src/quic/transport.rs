@@ -21,7 +21,7 @@ const MAX_STREAMS: u32 = 4096;
 /// gives acknowledgements packets of their own, and 70 a second would be a twenty-fifth of a link of 1 Mbit/s.
 const ACK_THRESHOLD: u32 = 31;
 const MAX_ACK_DELAY: Duration = Duration::from_millis(100);
-/// The same where a borrowed controller measures round trips by them: BBR cannot do with one in 100 ms (`lab/tests/lent.rs`).
+/// The same where a borrowed controller measures round trips by them: BBR cannot do with one in 100 ms (`lab/tests/simulated/lent.rs`).
 const LENT_ACK_THRESHOLD: u32 = 9;
 const LENT_MAX_ACK_DELAY: Duration = Duration::from_millis(5);
 

@@ -35,6 +35,8 @@ const HOLE_TOLD: Duration = Duration::from_millis(250);
 const ASSUMED_RTT: Duration = Duration::from_millis(100);
 /// A bearer of which a report has been missing for longer may have failed.
 pub(super) const OVERDUE: Duration = Duration::from_millis(10);
+/// If nothing that leaves is reported for so long, although the other side is heard, somebody should know.
+const MISSED: Duration = Duration::from_secs(5);
 /// A round trip below all of the last this many heartbeats is the smallest of late.
 const RTT_SAMPLES: usize = 100;
 
@@ -129,6 +131,7 @@ pub(super) struct Bearer {
     kept: BTreeMap<u64, Kept>,
     /// It has been removed, and says goodbye.
     pub leaving: bool,
+    missed_reports: bool,
     clock: Clock,
     mtu: u16,
 }
@@ -220,6 +223,7 @@ impl Bearer {
             limits,
             kept: BTreeMap::new(),
             leaving: false,
+            missed_reports: false,
             clock: Clock { started: session.started, since_1970: session.since_1970 },
             mtu: session.quic.mtu,
         })
@@ -258,6 +262,12 @@ impl Bearer {
         let Some(since_us) = self.sent.unreported_since() else { return Duration::ZERO };
         let age = Duration::from_micros(self.clock.us(now).saturating_sub(since_us));
         age.saturating_sub(self.rtt() + REPORT_DELAY)
+    }
+
+    /// Whether reports have now been missing for long, although the other side is heard; says so once.
+    pub fn misses_reports(&mut self, now: Instant) -> bool {
+        let misses = self.silence.state() == LinkState::Up && self.overdue(now) > MISSED;
+        !std::mem::replace(&mut self.missed_reports, misses) && misses
     }
 
     /// How long words of our own wait here for something to go with; zero if they leave as they come.
@@ -363,7 +373,7 @@ impl Bearer {
         // At most nine bytes a packet, mostly two.
         let max_packets = self.max_body() / 9;
         let now_us = self.clock.us(now);
-        let Some(report) = self.arrivals.take_report(now_us, max_packets) else { return false };
+        let Some(report) = self.arrivals.take_report(now_us, max_packets, self.loss.loss()) else { return false };
         let mut out = BytesMut::with_capacity(16 + report.arrivals.len() * 3);
         report.put(&mut out);
         if !self.carrier.send_datagram(out.freeze(), LOOSE) {

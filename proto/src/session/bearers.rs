@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::bearer::{Bearer, BearerConfig};
 use super::{Arrival, Event, LinkState, Session};
 use crate::BearerId;
+use crate::feedback::ReportFault;
 use crate::quic::{ConnectionId, bearer_of};
 use crate::seeded::SeededBytes;
 
@@ -187,6 +188,7 @@ impl Session {
 
     pub(super) fn update_link_state(&mut self, now: Instant) {
         let several = self.bearers.len() > 1;
+        let mut missing = None;
         for bearer in &mut self.bearers {
             let connected = bearer.carrier.is_connecting_or_ready();
             if let Some((state, silence)) = bearer.silence.update(now, connected, bearer.limits) {
@@ -211,10 +213,16 @@ impl Session {
                     self.parcels.on_bearer_gone(bearer.id);
                 }
             }
+            if bearer.misses_reports(now) {
+                missing = Some(bearer.id);
+            }
             let wanted = !bearer.leaving && bearer.silence.address_wanted(now, connected);
             if wanted && !self.config.quic.listen && !bearer.carrier.is_radio() {
                 self.events.push_back(Event::AddressWanted(bearer.id));
             }
+        }
+        if let Some(bearer) = missing {
+            self.on_report_fault(bearer, ReportFault::Missing);
         }
         let state_of = |state: &LinkState| self.bearers.iter().any(|bearer| bearer.silence.state() == *state);
         let state = LinkState::BEST_FIRST.into_iter().find(state_of).unwrap_or(LinkState::Down);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{ParcelFate, ParcelPort};
+use crate::feedback::ReportFault;
 use crate::mavlink::Frame;
 use crate::quic::{DisconnectReason, Transmit};
 use crate::video::Packets;
@@ -177,6 +178,15 @@ pub enum Event {
         /// What was wrong.
         reason: String,
         /// How many since the last report.
+        count: u64,
+    },
+    /// The other side's reports on what has arrived cannot be relied on; told once a minute.
+    ReportFaults {
+        /// The bearer that the last of them is about.
+        bearer: BearerId,
+        /// What was wrong with it.
+        fault: ReportFault,
+        /// How many since this was told last.
         count: u64,
     },
 }

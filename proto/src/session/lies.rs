@@ -108,7 +108,7 @@ fn try_lies(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
                         Feedback { sent_us: at_us, first_seq: log.next_seq().wrapping_sub(count), arrivals }
                     }
                 };
-                log.on_feedback(&feedback);
+                log.on_feedback(&feedback, now_us);
                 unreported += log.take_fates().len() as u64;
                 let load = Load { in_flight: log.in_flight(), queued: ByteCount::ZERO, ..Load::default() };
                 controller.on_reports(now, Reports { now_us, packets: log.reports(), load });

@@ -13,6 +13,7 @@ mod haste;
 #[cfg(test)]
 mod lies;
 mod link_state;
+mod notice;
 mod parcels;
 mod parity;
 mod pauses;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use noq_proto::EcnCodepoint;
 
+pub use crate::feedback::ReportFault;
 pub use crate::sched::parcels::{ParcelFate, ParcelPort};
 pub use bearer::{BearerConfig, BearerCounters};
 pub use config::{SessionConfig, Side};
@@ -571,7 +573,7 @@ impl Session {
             BearerEvent::Unknown(peer) => {
                 self.counters.unknown_peers += u64::from(!peer.handshake);
                 self.counters.handshakes_refused += u64::from(peer.handshake);
-                self.inbound.on_unknown(peer);
+                self.inbound.unknown.note(peer);
             }
         }
     }
@@ -612,8 +614,11 @@ impl Session {
                 self.events.push_back(Event::RecoveryPointWanted { flow: flow as u8 });
             }
         }
-        if let Some((from, reason, count)) = self.inbound.take_unknown(now) {
-            self.events.push_back(Event::Unknown { from, reason, count });
+        if let Some((peer, count)) = self.inbound.unknown.take(now) {
+            self.events.push_back(Event::Unknown { from: peer.from, reason: peer.reason, count });
+        }
+        if let Some(((bearer, fault), count)) = self.inbound.report_faults.take(now) {
+            self.events.push_back(Event::ReportFaults { bearer, fault, count });
         }
     }
 

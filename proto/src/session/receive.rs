@@ -1,6 +1,5 @@
 //! What comes from the other side.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,10 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use super::bearer::Bearer;
+use super::notice::Notice;
 use super::pictures::Pictures;
 use super::{Event, LATE, ParcelPort, Session, Side};
 use crate::cc::Reports;
-use crate::feedback::{DatagramId, Fate, Kept};
+use crate::feedback::{DatagramId, Fate, Kept, ReportFault};
 use crate::mavlink::Frame;
 use crate::quic::{ConnectionId, UnknownPeer};
 use crate::replay::Verdict;
@@ -34,8 +34,6 @@ const UNTOLD_AGE_MS: u64 = 1_000;
 const TELLS_WAITS: u64 = 2;
 /// From this revision on, it understands histories.
 const HISTORIES: u64 = 5;
-/// Unknown peers are reported this often.
-const UNKNOWN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// State of receiving.
 #[derive(Debug, Default)]
@@ -57,8 +55,8 @@ pub(super) struct Inbound {
     lost_frame: [u64; flow::MAX_VIDEO_FLOWS as usize],
     /// To be sent.
     pub recovery: VecDeque<RecoveryRequest>,
-    unknown: Option<(UnknownPeer, u64)>,
-    unknown_reported: Option<Instant>,
+    pub unknown: Notice<UnknownPeer>,
+    pub report_faults: Notice<(BearerId, ReportFault)>,
 }
 
 /// A message that was seen for the first time.
@@ -77,23 +75,6 @@ const LITTLE: usize = 400;
 /// Longest that signed frames wait for one that is missing: two repetitions of it, within these bounds.
 const MIN_HOLD: Duration = Duration::from_millis(50);
 const MAX_HOLD: Duration = Duration::from_secs(1);
-
-impl Inbound {
-    pub fn on_unknown(&mut self, peer: UnknownPeer) {
-        let count = self.unknown.as_ref().map_or(0, |(_, count)| *count);
-        self.unknown = Some((peer, count + 1));
-    }
-
-    /// Unknown peers to report now: at once the first time, then once a minute.
-    pub fn take_unknown(&mut self, now: Instant) -> Option<(SocketAddr, String, u64)> {
-        if self.unknown_reported.is_some_and(|at| now.saturating_duration_since(at) < UNKNOWN_INTERVAL) {
-            return None;
-        }
-        let (peer, count) = self.unknown.take()?;
-        self.unknown_reported = Some(now);
-        Some((peer.from, peer.reason, count))
-    }
-}
 
 impl Session {
     /// A whole message that came on a stream.
@@ -406,13 +387,22 @@ impl Session {
         let now_us = self.clock.us(now);
         let bearer = &mut self.bearers[index];
         bearer.pauses.on_word(now, bearer.overdue(now));
-        if let Some(answered) = bearer.sent.on_feedback(&feedback) {
+        if let Some(answered) = bearer.sent.on_feedback(&feedback, now_us) {
             bearer.round_trip.update(answered.round_trip(now_us));
+        }
+        if let Some(fault) = bearer.sent.fault() {
+            let id = bearer.id;
+            self.on_report_fault(id, fault);
         }
         let load = self.load(now, index);
         let bearer = &mut self.bearers[index];
         bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });
         self.on_fates(now, index);
+    }
+
+    pub(super) fn on_report_fault(&mut self, bearer: BearerId, fault: ReportFault) {
+        self.counters.report_faults += 1;
+        self.inbound.report_faults.note((bearer, fault));
     }
 
     fn on_history(&mut self, now: Instant, index: usize, body: &[u8]) {

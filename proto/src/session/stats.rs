@@ -43,6 +43,8 @@ pub struct Counters {
     pub overtaken_setpoints: u64,
     /// Messages and datagrams that could not be read.
     pub malformed: u64,
+    /// Reports on what has arrived that cannot be true, and times that there were none, see [`ReportFault`](super::ReportFault).
+    pub report_faults: u64,
     /// Packets from unknown peers, not answered.
     pub unknown_peers: u64,
     /// Handshakes that failed: by the wrong key, without a common version, or too many at a time.

@@ -1,5 +1,7 @@
 //! Both ends of our transport feedback: the receiver's memory of arrivals, and the sender's of what it sent.
 
+mod reporter;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -8,12 +10,17 @@ use crate::wire::datagram::{unwrap_seq, unwrap_us};
 use crate::wire::feedback::{Arrival, Feedback};
 use crate::wire::history::History;
 use crate::{BearerId, ByteCount};
+use reporter::{Impossible, ReporterClock};
 
 /// A report is sent when this many datagrams have arrived since the last one, or after [`REPORT_DELAY`].
 const REPORT_EVERY: usize = 16;
 pub const REPORT_DELAY: Duration = Duration::from_millis(10);
-/// Each arrival is reported twice, in two reports, in case one is lost.
-const REPEATED: u64 = 32;
+/// Each arrival is reported at least twice, in two reports, in case one is lost; in more where many are: so many that of this share of them
+/// all are lost, and in so many at most. Of each no more than so many arrivals are repeated.
+const LEAST_TOLD: usize = 2;
+const MOST_TOLD: usize = 8;
+const UNTOLD: f64 = 0.1;
+const REPEATED: u64 = 16;
 /// Arrivals remembered; above the 512 of one report, for reordering.
 const MEMORY: usize = 1024;
 /// A history is sent this often while at least this share of the last datagrams is missing, of so many at least: where the way
@@ -30,10 +37,8 @@ pub struct ArrivalLog {
     newest: Option<u64>,
     unreported: usize,
     due: Option<Instant>,
-    /// End of what the last report covered.
-    reported_to: u64,
-    /// End of the report before it.
-    reported_before: u64,
+    /// Ends of what the last [`MOST_TOLD`] reports covered, newest last.
+    ends: VecDeque<u64>,
     history_sent: Option<Instant>,
 }
 
@@ -75,16 +80,21 @@ impl ArrivalLog {
         self.unreported > 0
     }
 
-    /// The report to send now, of at most `max_packets` packets: what is new, and what the last report said.
-    pub fn take_report(&mut self, now_us: u64, max_packets: usize) -> Option<Feedback> {
+    /// The report to send now, of at most `max_packets` packets: what is new, and what the last one said, or several if this share of what we
+    /// send is lost.
+    pub fn take_report(&mut self, now_us: u64, max_packets: usize, loss: f64) -> Option<Feedback> {
         self.due = None;
         self.unreported = 0;
         let newest = self.newest?;
         let end = newest + 1;
-        let first = self.reported_before.max(self.reported_to.saturating_sub(REPEATED));
+        let told = told(loss);
+        let ago = |reports: usize| self.ends.len().checked_sub(reports).map_or(0, |index| self.ends[index]);
+        let first = ago(told).max(ago(1).saturating_sub(REPEATED * told as u64));
         let first = first.max(end.saturating_sub(max_packets as u64)).max(self.arrivals.front()?.0);
-        self.reported_before = self.reported_to;
-        self.reported_to = end;
+        if self.ends.len() == MOST_TOLD {
+            self.ends.pop_front();
+        }
+        self.ends.push_back(end);
         if first >= end {
             return None;
         }
@@ -102,7 +112,7 @@ impl ArrivalLog {
             return None;
         }
         self.history_sent = Some(now);
-        let end = self.reported_to;
+        let end = self.ends.back().copied().unwrap_or_default();
         let told = (end - self.arrivals.front()?.0.min(end)).min(8 * History::MAX_BYTES as u64);
         let recent = self.arrivals.iter().rev().skip_while(|(seq, ..)| *seq >= end);
         let recent = recent.map(|(seq, ..)| end - 1 - seq).take_while(|back| *back < told);
@@ -117,6 +127,12 @@ impl ArrivalLog {
     }
 }
 
+/// In how many reports an arrival is told of where this share of them is lost.
+fn told(loss: f64) -> usize {
+    let enough = UNTOLD.ln() / loss.clamp(1e-3, 0.999).ln();
+    (enough.ceil() as usize).clamp(LEAST_TOLD, MOST_TOLD)
+}
+
 /// The sender: remembers what it sent until its fate is known.
 #[derive(Debug, Default)]
 pub struct SentLog {
@@ -124,8 +140,7 @@ pub struct SentLog {
     next_seq: u64,
     /// The highest that was reported.
     reported: Option<u64>,
-    /// The receiver's clock, unwrapped.
-    receiver_us: Option<u64>,
+    receiver: ReporterClock,
     reports: Vec<PacketReport>,
     /// For the next report: what one has told, but a history has settled.
     settled: Vec<PacketReport>,
@@ -137,6 +152,27 @@ pub struct SentLog {
     has_urgent: bool,
     /// When the newest datagram had left, by the sender's clock, as the last history came.
     history_us: Option<u64>,
+    fault: Option<ReportFault>,
+}
+
+/// Why reports cannot be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReportFault {
+    /// What has not been sent has arrived.
+    #[error("it tells of the arrival of what has not been sent")]
+    NeverSent,
+    /// Something has arrived after the report had left.
+    #[error("it tells of arrivals after it had left itself")]
+    Ahead,
+    /// It left before an earlier one.
+    #[error("it left long before an earlier one: the other side's clock has gone back")]
+    ClockWentBack,
+    /// It left later than it can have.
+    #[error("more time has passed for the other side than here: its clock has leapt")]
+    ClockLeapt,
+    /// Nothing of what was sent for seconds has been reported.
+    #[error("it does not come: nothing sent in the last seconds has been reported, although the other side is heard")]
+    Missing,
 }
 
 /// A datagram of a session.
@@ -258,6 +294,9 @@ const HISTORY_HOLDS_US: u64 = 1_000_000;
 const SUSPECT_BEHIND: u64 = 3;
 const SUSPECT_AFTER_US: u64 = 10_000;
 
+/// A kernel may stamp an arrival by a clock that is being adjusted: so much is no fault.
+const TOLERATED_US: u64 = 1_000_000;
+
 impl SentLog {
     /// Number of the next datagram on this connection, from 0.
     pub fn next_datagram(&self) -> u64 {
@@ -315,18 +354,29 @@ impl SentLog {
         std::mem::take(&mut self.fates)
     }
 
-    /// Takes in a report; see [`SentLog::reports`] for what it says. Gives the newest datagram that it tells of, unless that was
-    /// known before.
-    pub fn on_feedback(&mut self, feedback: &Feedback) -> Option<Answered> {
+    /// Takes in a report that comes at `now_us` by our clock; see [`SentLog::reports`] for what it says. Gives the newest datagram that it
+    /// tells of, unless that was known before.
+    ///
+    /// Of one that cannot be true ([`SentLog::fault`]) nothing is believed, since who believes it floods the link: no picture leaves then, and
+    /// commands wait for nothing. Arrivals that are stamped too late, all of them alike, are as good as others.
+    pub fn on_feedback(&mut self, feedback: &Feedback, now_us: u64) -> Option<Answered> {
         self.reports.clear();
         self.reports.append(&mut self.settled);
+        self.fault = None;
         let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return None };
         let (oldest, newest) = (oldest.seq, newest.seq);
         let first = unwrap_seq(newest, feedback.first_seq);
-        // Clocks begin anywhere; half a wrap up keeps them positive.
-        let mut clock = self.receiver_us.unwrap_or((1 << 33) + u64::from(feedback.sent_us));
-        clock = unwrap_us(clock, feedback.sent_us);
-        self.receiver_us = Some(clock);
+        let clock = unwrap_us(self.receiver.near_us(feedback.sent_us), feedback.sent_us);
+        let not_sent = feedback.arrivals.iter().skip((newest + 1).saturating_sub(first) as usize);
+        self.fault = match self.receiver.on_report(clock, now_us) {
+            Err(Impossible::WentBack) => Some(ReportFault::ClockWentBack),
+            Err(Impossible::Leapt) => Some(ReportFault::ClockLeapt),
+            Ok(()) if not_sent.flatten().next().is_some() => Some(ReportFault::NeverSent),
+            Ok(()) => None,
+        };
+        if self.fault.is_some() {
+            return None;
+        }
         let (mut highest, mut answered) = (None, None);
         for (seq, arrival) in (first..).zip(&feedback.arrivals) {
             if seq < oldest || seq > newest {
@@ -340,12 +390,14 @@ impl SentLog {
             highest = Some(seq);
             answered = None;
             if !std::mem::replace(&mut sent.known, true) {
-                let arrived_us = Some(unwrap_us(clock, arrival.at_us));
-                self.reports.push(sent.report(arrived_us, arrival.ecn == 3));
+                let at_us = unwrap_us(clock, arrival.at_us);
+                let is_fault = at_us > clock + TOLERATED_US;
+                self.fault = is_fault.then_some(ReportFault::Ahead).or(self.fault);
+                self.reports.push(sent.report(Some(at_us), arrival.ecn == 3));
                 self.in_flight = self.in_flight - sent.passes();
                 self.fates.extend(sent.fate(true));
                 self.received += 1;
-                let held_us = clock.saturating_sub(unwrap_us(clock, arrival.at_us));
+                let held_us = clock.saturating_sub(at_us);
                 answered = Some(Answered { sent_us: sent.leaving.at_us, held_us });
             }
         }
@@ -439,6 +491,11 @@ impl SentLog {
         }
     }
 
+    /// Why the last report cannot be true.
+    pub fn fault(&self) -> Option<ReportFault> {
+        self.fault
+    }
+
     /// What the last report told that was not known before, in sending order.
     pub fn reports(&self) -> &[PacketReport] {
         &self.reports
@@ -475,11 +532,11 @@ mod tests {
                 log.on_arrival(start, seq, n * 1000 + 30_000, if n == 20 { 3 } else { 2 }, Some(Duration::ZERO));
             }
             if n % 16 == 15 {
-                let report = log.take_report(n * 1000 + 31_000, 512).unwrap();
+                let report = log.take_report(n * 1000 + 31_000, 512, 0.0).unwrap();
                 assert!(report.arrivals.len() <= 48);
                 // Every third report is lost; the next one repeats it.
                 if n / 16 % 3 != 0 {
-                    sent.on_feedback(&report);
+                    sent.on_feedback(&report, n * 1000 + 61_000);
                     seen.extend_from_slice(sent.reports());
                 }
             }
@@ -525,10 +582,10 @@ mod tests {
                     log.on_arrival(now, seq, at_us + 5_000, 2, Some(Duration::ZERO));
                 }
                 if log.next_due().is_some_and(|due| due <= now) {
-                    let report = log.take_report(at_us + 5_000, 512).unwrap();
+                    let report = log.take_report(at_us + 5_000, 512, 0.0).unwrap();
                     let history = log.take_history(now).filter(|_| with_histories);
                     if !chance(0.7) {
-                        sent.on_feedback(&report);
+                        sent.on_feedback(&report, at_us + 10_000);
                         times.0 += sent.reports().iter().filter(|report| report.arrived_us.is_some()).count() as u64;
                         times.1 += sent.reports().len() as u64;
                         history.iter().for_each(|history| sent.on_history(history));
@@ -567,7 +624,7 @@ mod tests {
         send(&mut sent, 3, true);
         assert_eq!(sent.unreported_since(), Some(2));
         let arrivals = vec![None, Some(Arrival { at_us: 9, ecn: 0 })];
-        sent.on_feedback(&Feedback { sent_us: 9, first_seq: 0, arrivals });
+        sent.on_feedback(&Feedback { sent_us: 9, first_seq: 0, arrivals }, 9);
         assert_eq!(sent.unreported_since(), Some(3), "what was passed over is lost, not missing");
     }
 
@@ -583,7 +640,7 @@ mod tests {
             log.on_arrival(start, seq, 3, 0, Some(Duration::ZERO));
         }
         assert_eq!(log.next_due(), Some(start));
-        assert_eq!(log.take_report(9, 512).unwrap().arrivals.len(), 16);
+        assert_eq!(log.take_report(9, 512, 0.0).unwrap().arrivals.len(), 16);
         assert_eq!(log.next_due(), None);
         log.hasten(start);
         assert_eq!(log.next_due(), None, "there is nothing to tell");

@@ -6,13 +6,11 @@ use aquila_emu::{Outage, PathConfig};
 use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::{Bitrate, ByteCount, Side};
 
+use crate::ms;
+
 const PROPAGATION: Duration = Duration::from_millis(30);
 /// Queue that the controller lets stand.
 const TARGET: Duration = Duration::from_millis(10);
-
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
 
 /// 4 Mbit/s, 30 ms one way, 60 kB drop-tail, both directions.
 fn link(seed: u64) -> PairConfig {

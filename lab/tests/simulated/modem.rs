@@ -1,7 +1,5 @@
 //! What MAVLink says of the radio reaches the controller, until somebody asks the modem itself, and counts for a while.
 
-mod scripted;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +9,7 @@ use aquila_proto::Side;
 use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 
-use self::scripted::{Script, Scripted};
+use crate::scripted::{Script, Scripted};
 
 /// Writes down what it is told.
 #[derive(Debug)]

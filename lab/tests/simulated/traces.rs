@@ -1,6 +1,6 @@
 //! Recorded links that are not in this repository: fpv2 beside who knows the link 40 ms late, in windows of a minute.
 //!
-//!     AQUILA_TRACES=DIR cargo test -p aquila-lab --test traces -- --nocapture
+//!     AQUILA_TRACES=DIR cargo test -p aquila-lab --test simulated traces -- --nocapture
 //!
 //! Printed are latency, age, use and frames shown; held to what is asked are latency and age of the picture, use, the age of each frame given
 //! out, and over the paper's drive frames shown and commands too, beside scream, bbr and cubic (docs/benchmarks.md, docs/congestion.md).

@@ -7,16 +7,14 @@ use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::video::VideoParity;
 use aquila_proto::{Bitrate, Class, Side, Usage};
 
+use crate::ms;
+
 const BOTH: [Side; 2] = [Side::Air, Side::Ground];
 /// Eight fragments a frame.
 const RATE: Bitrate = Bitrate(2_130_000);
 const OFF: VideoParity = VideoParity { share: 0.0, frames: 4, repeat: false };
 const HALF: VideoParity = VideoParity { share: 0.5, frames: 4, repeat: false };
 const REPEAT: VideoParity = VideoParity { share: 0.0, frames: 4, repeat: true };
-
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
 
 fn path(mbps: u64, delay_ms: u64) -> PathConfig {
     PathConfig { rate_bps: Some(mbps * 1_000_000), delay: ms(delay_ms), ..PathConfig::default() }

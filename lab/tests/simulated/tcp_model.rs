@@ -17,9 +17,7 @@ use aquila_lab::run::tcp::segment::{MSS, Segment};
 use aquila_lab::run::tcp::ticks::Ticks;
 use proptest::prelude::*;
 
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::ms;
 
 const RTT: Duration = ms(60);
 

@@ -1,7 +1,5 @@
 //! A picture asks for its turn before it is encoded, and may have to wait for it.
 
-mod scripted;
-
 use std::time::Duration;
 
 use aquila_emu::{PathConfig, Queue};
@@ -10,7 +8,7 @@ use aquila_lab::pair::{Pair, PairConfig};
 use aquila_proto::cc::Load;
 use aquila_proto::{Bitrate, FrameTurn, Side};
 
-use self::scripted::{Script, Scripted};
+use crate::scripted::{Script, Scripted};
 
 const DELAY: Duration = Duration::from_millis(1);
 

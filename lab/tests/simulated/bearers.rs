@@ -1,6 +1,5 @@
 //! Several bearers: what is replicated arrives once and first, and the rest goes by the best of them.
 
-#[path = "bearers/properties.rs"]
 mod properties;
 
 use std::collections::BTreeSet;
@@ -12,11 +11,9 @@ use aquila_lab::pair::{Pair, PairConfig, Source};
 use aquila_proto::session::Stats;
 use aquila_proto::{BearerId, Bitrate, Class, LinkState, Side, Usage};
 
-const BOTH: [Side; 2] = [Side::Air, Side::Ground];
+use crate::ms;
 
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+const BOTH: [Side; 2] = [Side::Air, Side::Ground];
 
 fn path(mbps: u64, delay_ms: u64, loss: f64) -> PathConfig {
     PathConfig {
