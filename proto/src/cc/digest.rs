@@ -129,10 +129,12 @@ mod tests {
             leads: false,
         };
         let packets = [packet(1000, Some(61_000), true), packet(2000, None, false), packet(3000, Some(64_000), false)];
-        let digest = Digest::of(&Reports { now_us: 83_000, packets: &packets, load: Load::default() });
+        let digest =
+            Digest::of(&Reports { now_us: 83_000, packets: &packets, held: Duration::ZERO, load: Load::default() });
         assert_eq!((digest.packets, digest.bytes, digest.marked, digest.lost), (2, 200, 1, 1));
         assert_eq!((digest.rtt, digest.delay_us), (Some(Duration::from_millis(80)), Some(61_000)));
-        let before = Digest::of(&Reports { now_us: 10, packets: &packets, load: Load::default() });
+        let before =
+            Digest::of(&Reports { now_us: 10, packets: &packets, held: Duration::ZERO, load: Load::default() });
         assert_eq!(before.rtt, None, "heard of before it was sent");
     }
 

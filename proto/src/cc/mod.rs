@@ -86,6 +86,9 @@ pub struct Reports<'a> {
     pub now_us: u64,
     /// Datagrams whose fate has become known, in the order in which they were sent.
     pub packets: &'a [PacketReport],
+    /// From the first arrival that was not known before to when the report left, by the receiver's clock: some milliseconds, and more where reports
+    /// before it were lost.
+    pub held: Duration,
     /// What the sender has on its hands, these no longer counted.
     pub load: Load,
 }

@@ -59,7 +59,8 @@ impl Feed {
         controller.poll(self.now, load);
         self.now += self.rtt;
         let load = Load { in_flight: ByteCount(packets * PACKET / 2), ..Load::default() };
-        controller.on_reports(self.now, Reports { now_us: self.clock_us(), packets: &reports, load });
+        controller
+            .on_reports(self.now, Reports { now_us: self.clock_us(), packets: &reports, held: Duration::ZERO, load });
         controller.poll(self.now, load);
     }
 
@@ -156,7 +157,7 @@ fn apply(controller: &mut dyn Controller, now: &mut Instant, clock_us: &mut u64,
                 .collect();
             let load = Load { in_flight: ByteCount(*in_flight), ..Load::default() };
             let now_us = clock_us.saturating_add_signed(*jump_us);
-            controller.on_reports(*now, Reports { now_us, packets: &packets, load });
+            controller.on_reports(*now, Reports { now_us, packets: &packets, held: Duration::ZERO, load });
         }
         Step::Polled { after_us, in_flight, queued } => {
             pass(*after_us);
@@ -209,7 +210,7 @@ pub fn recover(controller: &mut dyn Controller, mut now: Instant) -> (ByteCount,
         };
         let reports: Vec<_> = (0..packets).map(report).collect();
         number += packets;
-        controller.on_reports(now, Reports { now_us: sent_us + 50_000, packets: &reports, load });
+        controller.on_reports(now, Reports { now_us: sent_us + 50_000, packets: &reports, held: Duration::ZERO, load });
         controller.poll(now, Load::default());
     }
     (controller.window(now), controller.target_rate())

@@ -153,6 +153,8 @@ pub struct SentLog {
     /// When the newest datagram had left, by the sender's clock, as the last history came.
     history_us: Option<u64>,
     fault: Option<ReportFault>,
+    /// Of the last report, µs.
+    held_us: u64,
 }
 
 /// Why reports cannot be relied on.
@@ -362,7 +364,7 @@ impl SentLog {
     pub fn on_feedback(&mut self, feedback: &Feedback, now_us: u64) -> Option<Answered> {
         self.reports.clear();
         self.reports.append(&mut self.settled);
-        self.fault = None;
+        (self.fault, self.held_us) = (None, 0);
         let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return None };
         let (oldest, newest) = (oldest.seq, newest.seq);
         let first = unwrap_seq(newest, feedback.first_seq);
@@ -393,6 +395,7 @@ impl SentLog {
                 let at_us = unwrap_us(clock, arrival.at_us);
                 let is_fault = at_us > clock + TOLERATED_US;
                 self.fault = is_fault.then_some(ReportFault::Ahead).or(self.fault);
+                self.held_us = self.held_us.max(clock.saturating_sub(at_us));
                 self.reports.push(sent.report(Some(at_us), arrival.ecn == 3));
                 self.in_flight = self.in_flight - sent.passes();
                 self.fates.extend(sent.fate(true));
@@ -489,6 +492,11 @@ impl SentLog {
                 self.fates.extend(sent.fate(false));
             }
         }
+    }
+
+    /// From the first arrival that the last report told of, and that was not known before, to when it left.
+    pub fn held(&self) -> Duration {
+        Duration::from_micros(self.held_us)
     }
 
     /// Why the last report cannot be true.

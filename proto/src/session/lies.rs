@@ -111,7 +111,7 @@ fn try_lies(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
                 log.on_feedback(&feedback, now_us);
                 unreported += log.take_fates().len() as u64;
                 let load = Load { in_flight: log.in_flight(), queued: ByteCount::ZERO, ..Load::default() };
-                controller.on_reports(now, Reports { now_us, packets: log.reports(), load });
+                controller.on_reports(now, Reports { now_us, packets: log.reports(), held: log.held(), load });
             }
         }
         let load = Load { in_flight: log.in_flight(), queued: ByteCount(unreported % 9000), ..Load::default() };

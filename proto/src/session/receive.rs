@@ -396,7 +396,9 @@ impl Session {
         }
         let load = self.load(now, index);
         let bearer = &mut self.bearers[index];
-        bearer.controller.on_reports(now, Reports { now_us, packets: bearer.sent.reports(), load });
+        bearer
+            .controller
+            .on_reports(now, Reports { now_us, packets: bearer.sent.reports(), held: bearer.sent.held(), load });
         self.on_fates(now, index);
     }
 

@@ -107,7 +107,7 @@ impl Loop {
         if packets.is_empty() {
             return;
         }
-        self.controller.on_reports(now, Reports { now_us: self.now_us, packets: &packets, load });
+        self.controller.on_reports(now, Reports { now_us: self.now_us, packets: &packets, held: Duration::ZERO, load });
         self.controller.on_rtt(now, Duration::from_micros(2 * DELAY_US));
     }
 
@@ -221,7 +221,8 @@ fn what_a_connection_begins_with_says_nothing_of_its_rate() {
         leads: false,
     };
     let packets: Vec<_> = (0..20).map(small).collect();
-    controller.on_reports(now, Reports { now_us: 12_000, packets: &packets, load: Load::default() });
+    controller
+        .on_reports(now, Reports { now_us: 12_000, packets: &packets, held: Duration::ZERO, load: Load::default() });
     assert_eq!(controller.rate, DedicatedConfig::default().initial);
     assert!(!controller.found);
 }

@@ -371,7 +371,7 @@ impl Controller for Fpv2 {
     fn on_reports(&mut self, now: Instant, reports: Reports<'_>) {
         self.load = reports.load;
         let doubtful_us = base::suspicious_us(self.capacity.0 as f64 / 8.0);
-        let (mut newest, mut newest_sent_us, mut oldest) = (None, 0, u64::MAX);
+        let (mut newest, mut newest_sent_us) = (None, 0);
         for packet in reports.packets {
             self.reaction.on_packet(packet.arrived_us.is_some(), packet.ce);
             let Some(arrived_us) = packet.arrived_us else {
@@ -382,7 +382,6 @@ impl Controller for Fpv2 {
                 continue;
             }
             newest = newest.max(Some(arrived_us));
-            oldest = oldest.min(arrived_us);
             newest_sent_us = packet.sent_us.max(newest_sent_us);
             let delay_us = arrived_us as i64 - packet.sent_us as i64;
             if let Some(queue_us) = self.base.on_delay(now, delay_us, packet.bytes.0) {
@@ -401,10 +400,7 @@ impl Controller for Fpv2 {
         let back_us = reports.now_us as i64 - newest as i64;
         self.feedback_us.update(now, back_us);
         self.least_feedback_us.update(now, back_us);
-        let least_us = self.least_feedback_us.value().unwrap_or(back_us);
-        let held_us = (reports.now_us as i64 - oldest as i64).saturating_sub(least_us);
-        let held = Duration::from_micros(held_us.max(0) as u64);
-        if self.stall.on_word(now, newest_sent_us, self.queue_delay(), held) {
+        if self.stall.on_word(now, newest_sent_us, self.queue_delay(), reports.held) {
             self.trains.clear();
             self.company.forget_trains();
         }

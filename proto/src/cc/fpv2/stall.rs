@@ -42,7 +42,8 @@ pub(super) struct Stall {
     hold: Hold,
 }
 
-/// For how long word of what has arrived is held back on its way: where somebody thins it out, silence says nothing before then.
+/// For how long word of what has arrived is held back, or lost again and again: where somebody thins it out, silence says nothing before then. What
+/// the way back itself holds up does not count: where both ways pause together, that is a pause.
 #[derive(Debug, Default)]
 struct Hold {
     /// Smoothed, and by how much it differs, in seconds.

@@ -89,7 +89,7 @@ impl FakeLink {
             .collect();
         let load = self.load(0);
         if heard > 0 {
-            controller.on_reports(self.at(now_us), Reports { now_us, packets: &packets, load });
+            controller.on_reports(self.at(now_us), Reports { now_us, packets: &packets, held: Duration::ZERO, load });
         }
     }
 }
@@ -157,7 +157,10 @@ fn a_measurement_that_makes_no_sense_does_not_make_a_flood() {
             .on_sent(link.at(packet.sent_us), SentPacket { sent_us: packet.sent_us, bytes: PACKET, urgent: true });
     }
     let now_us = 6_050_000;
-    controller.on_reports(link.at(now_us), Reports { now_us, packets: &packets, load: Load::default() });
+    controller.on_reports(
+        link.at(now_us),
+        Reports { now_us, packets: &packets, held: Duration::ZERO, load: Load::default() },
+    );
     // These say 160 Mbit/s; 3.2 arrived, of which three times as much and 0.2 are believed.
     assert!(controller.capacity() <= Bitrate::mbps(10), "{:?}", controller.capacity());
 }
