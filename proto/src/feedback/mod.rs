@@ -15,8 +15,8 @@ use reporter::{Impossible, ReporterClock};
 /// A report is sent when this many datagrams have arrived since the last one, or after [`REPORT_DELAY`].
 const REPORT_EVERY: usize = 16;
 pub const REPORT_DELAY: Duration = Duration::from_millis(10);
-/// Each arrival is reported at least twice, in two reports, in case one is lost; in more where many are: so many that of this share of them
-/// all are lost, and in so many at most. Of each no more than so many arrivals are repeated.
+/// Each arrival is told of in two reports, in case one is lost; in more where many are, so that with this chance all of them are, and in
+/// so many at most. Where many datagrams arrive at once, so many for each of these reports are told of again.
 const LEAST_TOLD: usize = 2;
 const MOST_TOLD: usize = 8;
 const UNTOLD: f64 = 0.1;
@@ -634,6 +634,22 @@ mod tests {
         let arrivals = vec![None, Some(Arrival { at_us: 9, ecn: 0 })];
         sent.on_feedback(&Feedback { sent_us: 9, first_seq: 0, arrivals }, 9);
         assert_eq!(sent.unreported_since(), Some(3), "what was passed over is lost, not missing");
+    }
+
+    #[test]
+    fn reports_repeat_more_where_more_of_them_are_lost() {
+        let start = Instant::now();
+        for (loss, told) in [(0.0, 2), (0.05, 2), (0.3, 2), (0.5, 4), (0.75, 8), (1.0, 8)] {
+            let mut log = ArrivalLog::default();
+            let mut last = 0;
+            for n in 0..200u16 {
+                log.on_arrival(start, n, u64::from(n) * 1_000, 0, Some(Duration::ZERO));
+                if n % 4 == 3 {
+                    last = log.take_report(u64::from(n) * 1_000, 512, loss).unwrap().arrivals.len();
+                }
+            }
+            assert_eq!(last, 4 * told, "{loss}: four that are new, and those of the reports before");
+        }
     }
 
     #[test]
