@@ -38,6 +38,7 @@ fn main() {
         Test::inside("a_profile_is_played", links::a_profile_is_played),
         Test::inside("half_duplex_links_take_turns", links::half_duplex_links_take_turns),
         Test::inside("a_new_address_replaces_the_old_one", links::a_new_address_replaces_the_old_one),
+        Test::inside("an_address_serves_as_soon_as_it_is_there", links::an_address_serves_as_soon_as_it_is_there),
         Test::inside("a_link_goes_down_and_up", links::a_link_goes_down_and_up),
         Test::inside("marks_and_bit_errors_arrive", links::marks_and_bit_errors_arrive),
         Test::inside("records_account_for_every_packet", links::records_account_for_every_packet),

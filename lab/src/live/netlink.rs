@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::sys::socket::{AddressFamily as Family, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
@@ -105,6 +105,8 @@ fn address_message(index: u32, address: IpAddr, prefix: u8) -> AddressMessage {
     message.header.index = index;
     message.header.prefix_len = prefix;
     message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    // Without it an IPv6 address is tentative, and cannot be bound, until a worker of the kernel comes to it.
+    message.header.flags = AddressHeaderFlags::Nodad;
     message.attributes.push(AddressAttribute::Address(address));
     message.attributes.push(AddressAttribute::Local(address));
     message

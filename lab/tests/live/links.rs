@@ -304,6 +304,19 @@ pub fn a_new_address_replaces_the_old_one(sandbox: &Sandbox) {
     assert!(world.change_address(link, End::A, Addresses::numbered(9)[0]).is_err(), "another network");
 }
 
+pub fn an_address_serves_as_soon_as_it_is_there(sandbox: &Sandbox) {
+    let mut builder = sandbox.world();
+    let (a, _, link) = two_nodes(&mut builder, delay(1));
+    let world = builder.build().unwrap();
+    // Alternately two addresses, neither of which the other end has.
+    let two = [Addresses::numbered(0)[0].next(), Addresses::numbered(0)[0].next().next()];
+    for (number, new) in two.into_iter().cycle().take(500).enumerate() {
+        world.change_address(link, End::A, new).unwrap();
+        let bound = world.run_in(a, move || (UdpSocket::bind((new.v4, 0)), UdpSocket::bind((new.v6, 0))));
+        assert!(matches!(bound, (Ok(_), Ok(_))), "change {number}: {bound:?}");
+    }
+}
+
 pub fn a_link_goes_down_and_up(sandbox: &Sandbox) {
     let mut builder = sandbox.world();
     let (a, b, link) = two_nodes(&mut builder, delay(1));
