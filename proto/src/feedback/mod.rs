@@ -172,6 +172,9 @@ pub enum ReportFault {
     /// It left later than it can have.
     #[error("more time has passed for the other side than here: its clock has leapt")]
     ClockLeapt,
+    /// It left long before it can have.
+    #[error("less time has passed for the other side than here: its clock is slow, or stood for a while")]
+    ClockFellBehind,
     /// Nothing of what was sent for seconds has been reported.
     #[error("it does not come: nothing sent in the last seconds has been reported, although the other side is heard")]
     Missing,
@@ -370,9 +373,15 @@ impl SentLog {
         let first = unwrap_seq(newest, feedback.first_seq);
         let clock = unwrap_us(self.receiver.near_us(feedback.sent_us), feedback.sent_us);
         let not_sent = feedback.arrivals.iter().skip((newest + 1).saturating_sub(first) as usize);
-        self.fault = match self.receiver.on_report(clock, now_us) {
+        let told = (first..)
+            .zip(&feedback.arrivals)
+            .filter(|(seq, arrival)| arrival.is_some() && (oldest..=newest).contains(seq));
+        let told = told.last().map(|(seq, _)| self.sent[(seq - oldest) as usize].leaving.at_us);
+        let took_us = told.map(|sent_us| now_us.saturating_sub(sent_us));
+        self.fault = match self.receiver.on_report(clock, now_us, took_us) {
             Err(Impossible::WentBack) => Some(ReportFault::ClockWentBack),
             Err(Impossible::Leapt) => Some(ReportFault::ClockLeapt),
+            Err(Impossible::FellBehind) => Some(ReportFault::ClockFellBehind),
             Ok(()) if not_sent.flatten().next().is_some() => Some(ReportFault::NeverSent),
             Ok(()) => None,
         };
