@@ -4,18 +4,22 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use aquila_net::bearer::Source;
+use aquila_net::camera::CameraSetup;
+use aquila_net::encoder::{EncoderKind, EncoderSetup, Ladder, Rung};
 use aquila_net::gateway::TunSpec;
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::mule::{Reach, Role as MuleRole};
 use aquila_net::radio::LineSpec;
+use aquila_proto::cc::EncoderRange;
 use aquila_proto::mavlink::Treatment;
 use aquila_proto::mavlink::treatment::message_named;
 use aquila_proto::replication::Reliability;
 use aquila_proto::session::Side;
+use aquila_proto::video::{ReassemblerConfig, VideoParity};
 
 use crate::args::CheckArgs;
 use crate::config::{
-    self, Carried, Environment, GatewaySettings, GatewaySide, MuleProgram, MuleSettings, Role, Settings,
+    self, Carried, Environment, GatewaySettings, GatewaySide, MuleProgram, MuleSettings, Role, Settings, VideoSettings,
 };
 use crate::keys;
 
@@ -218,24 +222,47 @@ fn describe(settings: &Settings, out: &mut impl Write) -> io::Result<()> {
         )?,
     }
     writeln!(out, "  congestion {}", settings.congestion.name())?;
-    for (flow, spec) in &settings.video.inputs {
-        let queue = &settings.video.queues[usize::from(flow.number())];
+    describe_video(&settings.video, out)?;
+    match settings.status {
+        Some((address, _)) => writeln!(out, "  status     http://{address}/"),
+        None => writeln!(out, "  status     not served"),
+    }
+}
+
+fn describe_video(video: &VideoSettings, out: &mut impl Write) -> io::Result<()> {
+    for (flow, spec) in &video.inputs {
+        let queue = &video.queues[usize::from(flow.number())];
         writeln!(
             out,
             "  camera     {spec} as flow {flow}, queue of {} frames, {} bytes, {:?}",
             queue.max_frames, queue.max_bytes.0, queue.max_age,
         )?;
     }
-    if let Some(encoder) = &settings.video.encoder {
-        writeln!(out, "  encoder    {}", encoder.spec)?;
+    let sizes = |sizes: &Option<Ladder>| {
+        let rungs = sizes.as_ref().map(|sizes| sizes.rungs().iter().map(Rung::to_string).collect::<Vec<_>>());
+        rungs.map_or_else(String::new, |rungs| format!(", in sizes {}", rungs.join(" ")))
+    };
+    if let Some(CameraSetup { pipeline, sizes: own, h265 }) = &video.camera {
+        let h265 = if *h265 { ", which may be one for H.265" } else { "" };
+        writeln!(out, "  films      {pipeline}{h265}{}", sizes(own))?;
     }
-    for spec in &settings.video.outputs {
-        writeln!(out, "  viewer     {spec}, reordering for {:?}", settings.video.reassembly.reorder_time)?;
+    if let Some(EncoderSetup { spec, kind, sizes: own }) = &video.encoder {
+        let kind = if *kind == EncoderKind::Unknown { String::new() } else { format!(", {kind}") };
+        writeln!(out, "  encoder    {spec}{kind}{}", sizes(own))?;
     }
-    match settings.status {
-        Some((address, _)) => writeln!(out, "  status     http://{address}/"),
-        None => writeln!(out, "  status     not served"),
+    if !video.inputs.is_empty() {
+        let EncoderRange { least, most, .. } = video.range;
+        writeln!(out, "  pictures   of {} to {} kbit/s", least.0 / 1000, most.0 / 1000)?;
+        let VideoParity { share, frames, repeat } = video.parity;
+        let parity = if share > 0.0 { format!("{share} of it over {frames} frames") } else { "none".to_owned() };
+        let repeats = if repeat { "; what is lost is sent again" } else { "" };
+        writeln!(out, "  parity     {parity}{repeats}")?;
     }
+    for spec in &video.outputs {
+        let ReassemblerConfig { reorder_time, max_frame_age, .. } = video.reassembly;
+        writeln!(out, "  viewer     {spec}, reordering for {reorder_time:?}, nothing older than {max_frame_age:?}")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -290,6 +317,27 @@ mod tests {
         let (usable, out) = check(&text, None);
         assert!(usable.unwrap());
         assert!(out.contains("allow      tcp/127.0.0.1/32:22") && !out.contains("gateway:"), "{out}");
+    }
+
+    #[test]
+    fn what_makes_pictures_is_explained() {
+        let text = format!(
+            "[identity]\npeer = '{PEER}'\n[link]\nconnect = 'host'\n[video]\nencoder = 'majestic:root:secret@10.0.0.9'\nencoder_most = '4Mbit/s'\nparity = 0.1\nrepeat = true"
+        );
+        let (usable, out) = check(&text, Some(SideArg::Air));
+        assert!(usable.unwrap(), "{out}");
+        for wanted in
+            ["majestic:root:...@10.0.0.9", "pictures   of 200 to 4000 kbit/s", "0.1 of it over 4 frames; what is lost"]
+        {
+            assert!(out.contains(wanted), "{wanted} in {out}");
+        }
+        assert!(!out.contains("secret"), "{out}");
+        let text = text.replace(
+            "majestic:root:secret@10.0.0.9'",
+            "exec:cat'\nencoder_kind = 'x264'\nsizes = ['1280x720@30:900', '640x360@30:0']",
+        );
+        let (_, out) = check(&text, Some(SideArg::Air));
+        assert!(out.contains("exec:cat, x264, in sizes 1280x720@30:900 640x360@30:0"), "{out}");
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn film(node: &mut Node, setup: &aquila_net::camera::CameraSetup) -> anyhow::Res
         to.set_ip(local);
     }
     let (sender, wishes) = watch::channel(aquila_net::node::CameraWishes::default());
-    let camera = aquila_net::camera::GstCamera::start(setup, to, node.frame_gate(), wishes)?;
+    let camera = aquila_net::camera::GstCamera::start(setup, to, node.frame_gate(0), wishes)?;
     node.set_camera(sender);
     Ok(camera)
 }

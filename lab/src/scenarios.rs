@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 41] = [
+const SHIPPED: [(&str, &str); 43] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -27,6 +27,8 @@ const SHIPPED: [(&str, &str); 41] = [
     ("modem", include_str!("../scenarios/modem.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),
     ("seldom", include_str!("../scenarios/seldom.toml")),
+    ("telemetry", include_str!("../scenarios/telemetry.toml")),
+    ("slow-encoder", include_str!("../scenarios/slow-encoder.toml")),
     ("start", include_str!("../scenarios/start.toml")),
     ("full-rate", include_str!("../scenarios/full-rate.toml")),
     ("loss", include_str!("../scenarios/loss.toml")),

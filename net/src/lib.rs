@@ -15,6 +15,8 @@ pub mod radio;
 pub mod socket;
 pub mod status;
 pub mod store;
+#[cfg(test)]
+mod testkit;
 pub mod video;
 
 pub use attach::attach_tun;

@@ -3,6 +3,7 @@
 //! The loop waits for whatever comes first, hands it to the session, and does what the session says until it says to wait.
 //! One task owns all of it; no locks.
 
+mod camera_log;
 mod changes;
 mod config;
 mod dial;
@@ -30,6 +31,7 @@ use aquila_proto::session::{Arrival, BearerConfig};
 use aquila_proto::{BearerId, Class, LinkState, Output, Session, SessionConfig, Side};
 use tokio::sync::{mpsc, watch};
 
+use camera_log::{Asked, CameraLog};
 pub use config::{NodeConfig, Role};
 pub use gate::FrameGate;
 use picture::PictureLog;
@@ -46,7 +48,7 @@ use crate::radio::{LineInput, LineNews, RadioLine, RadioSpec};
 use crate::socket::Datagram;
 use crate::status::{StatusError, StatusServer, StatusSnapshot};
 use crate::store::{self, Store};
-use crate::video::{VideoDatagram, VideoInput, VideoOutput, VideoSpec};
+use crate::video::{Flow, VideoDatagram, VideoInput, VideoOutput, VideoSpec};
 use lane::Lanes;
 
 /// Snapshots for the status page are taken this often, and the autopilot's flow control looks at the queue.
@@ -139,6 +141,7 @@ pub struct Node {
     events: Option<mpsc::Sender<NodeEvent>>,
     deadline: Instant,
     picture: PictureLog,
+    camera_log: CameraLog,
     targets: Vec<EndpointId>,
 }
 
@@ -228,6 +231,7 @@ impl Node {
             events: None,
             deadline: started,
             picture: PictureLog::default(),
+            camera_log: CameraLog::default(),
             targets: Vec::new(),
             config,
         })
@@ -280,9 +284,9 @@ impl Node {
         self.gateway_snapshots = Some(snapshots);
     }
 
-    /// For encoders that ask before each frame.
-    pub fn frame_gate(&self) -> FrameGate {
-        self.gate.clone()
+    /// For the encoder of camera number `index` of the configuration, if it asks before each frame.
+    pub fn frame_gate(&self, index: usize) -> FrameGate {
+        self.gate.of(self.config.cameras.get(index).map_or_else(Flow::default, |(flow, _)| *flow))
     }
 
     /// What happens to the link goes to `events` as well as to the log; what does not fit is dropped.
@@ -559,6 +563,12 @@ impl Node {
     fn publish(&mut self, now: Instant) {
         let stats = self.session.stats(now);
         self.picture.update(stats.picture_age, stats.frames_out);
+        let asked = Asked {
+            rate: (stats.state == LinkState::Up).then_some(stats.target_rate),
+            is_told: self.camera.is_some() || self.encoder.is_some(),
+            held: stats.held,
+        };
+        self.camera_log.update(now, asked, &stats.cameras);
         let mut snapshot = self.snapshots.take(
             &stats,
             &self.endpoints,

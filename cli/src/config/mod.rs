@@ -17,7 +17,7 @@ pub use congestion::ControllerName;
 pub use file::File;
 pub use gateway::{Carried, GatewaySettings, GatewaySide};
 pub use mule::{Bounds, DeleteWhen, MuleProgram, MuleSettings, store_folder};
-pub use settings::{Environment, Invalid, Role, Settings, bearers, key_file};
+pub use settings::{Environment, Invalid, Role, Settings, VideoSettings, bearers, key_file};
 pub use units::{BundleName, Mtu, Remote, Text};
 
 /// Why a configuration file cannot be used.

@@ -510,7 +510,7 @@ impl Running {
                     node.set_camera(camera);
                 }
                 let addresses = (node.local_addr(), node.mavlink_addr(0), node.camera_addr(0));
-                let _ = ready.send(Ok((addresses, node.snapshots(), node.frame_gate())));
+                let _ = ready.send(Ok((addresses, node.snapshots(), node.frame_gate(0))));
                 let forward = async {
                     while let Some(event) = happened.recv().await {
                         let _ = tell.try_send(Happening::Node(side, event));

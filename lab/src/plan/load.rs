@@ -59,6 +59,8 @@ const GRANTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::fr
 const MAX_COMPANY: usize = 16;
 /// Copies of a message on a link.
 const MAX_COPIES: u32 = 16;
+/// What an encoder takes for a picture.
+const ENCODING: Duration = Duration::from_secs(1);
 /// Longest name of a network interface (IFNAMSIZ less its end).
 const MAX_NAME: usize = 15;
 
@@ -353,12 +355,15 @@ fn check_traffic(plan: &Plan, traffic: &TrafficPlan) -> Result<(), String> {
     match kind {
         TrafficKind::Commands(commands) => commands.check(),
         TrafficKind::Parameters(every) => positive(every.every, "every"),
-        TrafficKind::Video(video) => match (1..=1_000).contains(&video.frames_per_second)
-            && (crate::frames::RTP_MIN..=9_000).contains(&video.packet.bytes())
-        {
-            true => Ok(()),
-            false => Err("video: from 1 to 1000 frames a second, packets from 20 to 9000 bytes".into()),
-        },
+        TrafficKind::Video(video) => {
+            let are_usable = (1..=1_000).contains(&video.frames_per_second)
+                && (crate::frames::RTP_MIN..=9_000).contains(&video.packet.bytes());
+            match video.encoding {
+                _ if !are_usable => Err("video: from 1 to 1000 frames a second, packets from 20 to 9000 bytes".into()),
+                Some(time) if time.get() > ENCODING => Err("video: encoding: 1 s at most".into()),
+                _ => Ok(()),
+            }
+        }
         TrafficKind::Datagrams(datagrams) => {
             match (crate::frames::RTP_MIN..=65_000).contains(&datagrams.packet.bytes()) {
                 true if datagrams.rate.bps() > 0 => Ok(()),

@@ -167,6 +167,8 @@ pub struct VideoTraffic {
     /// Share of a change of the rate that the next frame follows.
     #[serde(default = "all")]
     pub response: f64,
+    /// From a picture to its frame.
+    pub encoding: Option<Time>,
     /// Size of a recovery point over that of other frames.
     #[serde(default = "all")]
     pub recovery: f64,

@@ -216,12 +216,17 @@ impl Aquila {
         *count - 1
     }
 
-    fn send_video(&mut self, now: Instant, message: &Outgoing, bytes: usize, packet: usize, recovery: bool) {
-        let known = self.cameras.iter().position(|flow| *flow == message.flow);
-        let camera = known.unwrap_or_else(|| {
-            self.cameras.push(message.flow);
+    /// Number on the link of the camera that makes a flow.
+    fn camera_of(&mut self, flow: usize) -> usize {
+        let known = self.cameras.iter().position(|known| *known == flow);
+        known.unwrap_or_else(|| {
+            self.cameras.push(flow);
             self.cameras.len() - 1
-        });
+        })
+    }
+
+    fn send_video(&mut self, now: Instant, message: &Outgoing, bytes: usize, packet: usize, recovery: bool) {
+        let camera = self.camera_of(message.flow);
         self.remember(message.node, Key::Frame(camera as u8, message.number), (message.flow, message.number));
         let mut left = bytes;
         while left > 0 {
@@ -450,14 +455,17 @@ impl Contender for Aquila {
         // It is told of the link and the address, or finds out by itself.
     }
 
-    fn next_frame(&mut self, now: Instant, node: usize, _: usize, waited: Duration) -> Wanted {
+    fn next_frame(&mut self, now: Instant, node: usize, flow: usize, waited: Duration) -> Wanted {
         let shown = self.clocks[node].shown(now);
         if let Some(told) = self.steps.as_mut().and_then(|steps| steps.poll(now)) {
             self.target = Some(told);
             self.note(node, format!("the camera is told {} kbit/s", told.0 / 1000));
         }
         let turn = match (self.asks, self.target) {
-            (true, _) => self.ends[node].session.next_frame(shown, waited),
+            (true, _) => {
+                let camera = self.camera_of(flow);
+                self.ends[node].session.next_frame(shown, camera, waited)
+            }
             (false, _) if self.held => FrameTurn::LeaveOut,
             (false, Some(told)) => FrameTurn::Encode(told),
             (false, None) => return Wanted::default(),

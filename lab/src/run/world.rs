@@ -182,9 +182,10 @@ impl<'a> World<'a> {
     fn next(&self, contender: &dyn Contender) -> Option<Instant> {
         let channels = self.channels.iter().filter_map(Channel::next_deadline);
         let sources = self.sources.iter().map(|source| source.next).filter(|next| *next < self.end);
+        let encoded = self.sources.iter().filter_map(Source::encoded);
         let step = self.timeline.front().map(|entry| self.start + entry.at);
         let others = [contender.next_deadline(), step, self.modems.next(), Some(self.next_sample)];
-        channels.chain(sources).chain(others.into_iter().flatten()).min()
+        channels.chain(sources).chain(encoded).chain(others.into_iter().flatten()).min()
     }
 
     fn step(&mut self, contender: &mut dyn Contender) {
@@ -212,6 +213,7 @@ impl<'a> World<'a> {
             self.drain(contender);
         }
         for index in 0..self.sources.len() {
+            self.send_encoded(contender, index);
             while self.sources[index].next <= self.now && self.sources[index].next < self.sources[index].until {
                 self.emit(contender, index);
             }

@@ -44,6 +44,11 @@ enum Lie {
     NeverSent,
     /// All arrives later than its report leaves.
     Ahead,
+    /// Their clock is half as quick again as any is, or a tenth as quick.
+    Quick,
+    Slow,
+    /// Nothing arrives.
+    Lost,
     /// There are none.
     Absent,
 }
@@ -172,7 +177,7 @@ impl Flight {
                 command_due += COMMAND;
             }
             if frame_due + waited <= elapsed {
-                match self.air.next_frame(self.now, waited) {
+                match self.air.next_frame(self.now, 0, waited) {
                     FrameTurn::Wait(more) => waited += more,
                     FrameTurn::LeaveOut => (waited, frame_due) = (Duration::ZERO, frame_due + FRAME),
                     FrameTurn::Encode(rate) => {
@@ -325,16 +330,19 @@ impl Flight {
             Lie::Backwards => (self.us(LASTS) - at.as_micros() as u64) as u32,
             Lie::Leaps => (self.us(at) as u32).wrapping_add(leap),
             Lie::Ahead if at != elapsed => (self.us(at) as u32).wrapping_add(5_000_000),
+            Lie::Quick => self.us(at * 3 / 2) as u32,
+            Lie::Slow => self.us(at / 10) as u32,
             _ => self.us(at) as u32,
         };
         let sent_us = match self.lie {
-            Lie::Backwards | Lie::Leaps => clock(elapsed),
+            Lie::Backwards | Lie::Leaps | Lie::Quick | Lie::Slow => clock(elapsed),
             _ => now_us,
         };
         let arrival = |seq| self.arrivals.get(&seq).map(|at| Arrival { at_us: clock(*at), ecn: 0 });
         let mut arrivals: Vec<_> = (first..=last).map(arrival).collect();
         match self.lie {
             Lie::Absent => return,
+            Lie::Lost => arrivals.fill(None),
             Lie::NeverSent => arrivals.extend([Some(Arrival { at_us: now_us, ecn: 0 }); 200]),
             _ => {}
         }
@@ -388,6 +396,9 @@ fn somebody_whose_reports_lie_is_flown_on_with() {
         (Lie::Leaps, Some(ReportFault::ClockLeapt), false),
         (Lie::NeverSent, Some(ReportFault::NeverSent), false),
         (Lie::Absent, Some(ReportFault::Missing), false),
+        (Lie::Quick, Some(ReportFault::ClockLeapt), false),
+        (Lie::Slow, Some(ReportFault::ClockFellBehind), false),
+        (Lie::Lost, Some(ReportFault::Missing), false),
     ];
     for (lie, fault, is_of_use) in lies {
         let outcome = Flight::new(lie).fly();

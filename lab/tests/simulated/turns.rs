@@ -1,5 +1,6 @@
 //! A picture asks for its turn before it is encoded, and may have to wait for it.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aquila_emu::{PathConfig, Queue};
@@ -53,7 +54,7 @@ fn turns(interval_ms: u64, until_ms: u64, patience_ms: u64) -> Vec<Option<u64>> 
         let mut waited = ms(0);
         out.push(loop {
             let now = pair.now();
-            match pair.session(Side::Air).next_frame(now, waited) {
+            match pair.session(Side::Air).next_frame(now, 0, waited) {
                 FrameTurn::Encode(rate) => {
                     assert!(rate > Bitrate::kbps(500), "{rate:?}");
                     pair.send_video(&frames::rtp(frame, u32::from(frame), 900, true));
@@ -94,4 +95,48 @@ fn a_picture_waits_until_the_link_takes_it() {
 fn without_patience_it_is_left_out_at_once() {
     assert_eq!(turns(33, 0, 0), vec![Some(0); 20]);
     assert_eq!(turns(33, 1, 0), vec![None; 20]);
+}
+
+/// Notes what it is told of the time until a frame comes.
+#[derive(Debug)]
+struct Noting(Arc<Mutex<Duration>>);
+
+impl Script for Noting {
+    fn may_encode(&self, load: Load) -> bool {
+        *self.0.lock().unwrap() = load.until_frame;
+        true
+    }
+}
+
+/// Two cameras, of which the first asks and takes 20 ms to encode; the other one's frames come meanwhile.
+#[test]
+fn what_an_encoder_takes_is_known_to_the_controller_and_is_part_of_the_pictures_age() {
+    let path =
+        PathConfig { rate_bps: Some(20_000_000), delay: DELAY, queue: Queue::packets(256), ..PathConfig::default() };
+    let mut pair = Pair::new(PairConfig { cameras: 2, ..PairConfig::new(path, 1) });
+    pair.connect();
+    let until_frame = Arc::new(Mutex::new(Duration::MAX));
+    let noting = until_frame.clone();
+    pair.session(Side::Air).set_controller(move || Box::new(Scripted(Noting(noting.clone()))));
+    let mut told = Vec::new();
+    for frame in 0..90u16 {
+        let filmed = ms(500 + 33 * u64::from(frame));
+        pair.run_until(filmed);
+        let now = pair.now();
+        let turn = pair.session(Side::Air).next_frame(now, 0, Duration::ZERO);
+        assert!(matches!(turn, FrameTurn::Encode(_)), "{turn:?}");
+        told.push(*until_frame.lock().unwrap());
+        pair.run_until(filmed + ms(10));
+        let now = pair.now();
+        pair.session(Side::Air).send_video(now, 1, &frames::rtp(frame, u32::from(frame), 900, true));
+        pair.settle(Side::Air);
+        pair.run_until(filmed + ms(20));
+        pair.send_video(&frames::rtp(frame, u32::from(frame), 900, true));
+        pair.run_until(filmed + ms(33));
+        let (now, there) = (pair.now(), pair.session(Side::Ground));
+        let age = there.stats(now).picture_age.expect("a picture is shown");
+        // Told in whole milliseconds.
+        assert!(age.abs_diff(ms(33) - DELAY) <= ms(2), "{age:?}");
+    }
+    assert!(told[0].is_zero() && told.is_sorted() && told[89] > ms(19) && told[89] <= ms(20), "{told:?}");
 }

@@ -68,6 +68,8 @@ pub struct GstCamera {
 const SHARE: f64 = 0.01;
 /// The bus and the requests are looked at this often.
 const TICK: Duration = Duration::from_millis(5);
+/// A pipeline that is told to stop does so within this.
+const GRACE: Duration = Duration::from_secs(3);
 
 impl GstCamera {
     /// Starts this pipeline; RTP goes `to` there.
@@ -102,10 +104,28 @@ impl GstCamera {
 impl Drop for GstCamera {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        let asked = Instant::now();
+        while !thread.is_finished() {
+            if asked.elapsed() >= GRACE {
+                // The driver's fault. The system ends it with the process.
+                return tracing::warn!("the camera does not stop; leaving it to itself");
+            }
+            std::thread::sleep(TICK);
         }
+        let _ = thread.join();
     }
+}
+
+/// How many pictures a pipeline has had so far.
+#[derive(Debug, Default)]
+struct Passed {
+    /// From the camera to its encoder, those that were then left out included.
+    filmed: AtomicU64,
+    /// Encoded, or at least given to the encoder.
+    begun: AtomicU64,
+    /// Packets that came of them.
+    made: AtomicU64,
 }
 
 struct Film {
@@ -127,11 +147,22 @@ struct Film {
 struct Playing {
     pipeline: gst::Pipeline,
     began: Instant,
+    passed: Arc<Passed>,
+    watch: Watch,
 }
 
 impl Drop for Playing {
     fn drop(&mut self) {
         let _ = self.pipeline.set_state(gst::State::Null);
+    }
+}
+
+impl Playing {
+    /// Why it has ended, or might as well have.
+    fn ended(&mut self) -> Option<String> {
+        let Passed { filmed, begun, made } = &*self.passed;
+        let passed = [filmed, begun, made].map(|count| count.load(Ordering::Relaxed));
+        said(&self.pipeline).or_else(|| self.watch.look(Instant::now(), passed).map(str::to_owned))
     }
 }
 
@@ -156,9 +187,17 @@ impl Film {
         let teller = Mutex::new(Teller::new(known));
         let weak = (encoder.downgrade(), source.downgrade());
         let (sizes, filter) = (self.sizes.clone(), pipeline.by_name(SIZE).map(|filter| filter.downgrade()));
+        let passed = Arc::new(Passed::default());
+        let seen = passed.clone();
         let feeding = set.feeding(&sink);
         let (asks, feeding) = (feeding.as_ref().unwrap_or(&sink).clone(), feeding.map(|pad| pad.downgrade()));
-        asks.add_probe(gst::PadProbeType::BUFFER, move |_, info| match gate.next_frame() {
+        let next = move || {
+            seen.filmed.fetch_add(1, Ordering::Relaxed);
+            let rate = gate.next_frame()?;
+            seen.begun.fetch_add(1, Ordering::Relaxed);
+            Some(rate)
+        };
+        asks.add_probe(gst::PadProbeType::BUFFER, move |_, info| match next() {
             Some(rate) => {
                 if let Some(sizes) = &mut *sizes.lock().unwrap_or_else(PoisonError::into_inner) {
                     let now = Instant::now();
@@ -188,8 +227,10 @@ impl Film {
         });
         let (socket, to) = (self.socket.try_clone()?, self.to);
         let out = pipeline.by_name(OUT).and_then(|out| out.downcast::<AppSink>().ok()).ok_or(CameraError::NoEncoder)?;
+        let made = passed.clone();
         let send = move |sink: &AppSink| {
             let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
+            made.made.fetch_add(1, Ordering::Relaxed);
             let send = |buffer: &gst::BufferRef| {
                 if let Ok(packet) = buffer.map_readable() {
                     // A full buffer: what a camera's network does.
@@ -203,7 +244,8 @@ impl Film {
             Ok(gst::FlowSuccess::Ok)
         };
         out.set_callbacks(AppSinkCallbacks::builder().new_sample(send).build());
-        let playing = Playing { pipeline, began: Instant::now() };
+        let began = Instant::now();
+        let playing = Playing { pipeline, began, passed, watch: Watch::new(began) };
         let started = playing.pipeline.set_state(gst::State::Playing);
         started.map_err(|error| CameraError::Start(said(&playing.pipeline).unwrap_or_else(|| error.to_string())))?;
         tracing::info!(encoder = known.factory, "camera started");
@@ -221,7 +263,7 @@ impl Film {
                 self.recovery.store(true, Ordering::Relaxed);
             }
             heard = wishes;
-            let ended = playing.as_ref().and_then(|playing| Some((said(&playing.pipeline)?, playing.began.elapsed())));
+            let ended = playing.as_mut().and_then(|playing| Some((playing.ended()?, playing.began.elapsed())));
             if let Some((reason, ran)) = ended {
                 let pause = pauses.after(ran);
                 tracing::warn!(reason, ?pause, "the camera has ended; starting it again");
@@ -239,6 +281,42 @@ impl Film {
             }
             std::thread::sleep(TICK);
         }
+    }
+}
+
+/// Sees when a pipeline stands still though nobody says so: a driver may hang, and so may an encoder that is given what it does not like.
+#[derive(Debug)]
+struct Watch {
+    /// Pictures filmed, and when that was another number.
+    filmed: (u64, Instant),
+    /// Packets made, when that was another number, and how many pictures the encoder had been given by then.
+    made: (u64, Instant, u64),
+}
+
+/// A camera may take long to begin, and an encoder keeps pictures back; neither is known to do so for this long.
+const STANDS: Duration = Duration::from_secs(10);
+/// No encoder keeps so many.
+const KEPT: u64 = 100;
+
+impl Watch {
+    fn new(began: Instant) -> Self {
+        Self { filmed: (0, began), made: (0, began, 0) }
+    }
+
+    /// Takes how many pictures were filmed and given to the encoder by now, and packets made; says why the pipeline had better begin anew, if it had.
+    fn look(&mut self, now: Instant, [filmed, begun, made]: [u64; 3]) -> Option<&'static str> {
+        if filmed != self.filmed.0 {
+            self.filmed = (filmed, now);
+        }
+        if made != self.made.0 {
+            self.made = (made, now, begun);
+        }
+        let stands = |since: Instant| now.saturating_duration_since(since) >= STANDS;
+        if stands(self.filmed.1) {
+            return Some("no picture has come for 10 s");
+        }
+        let owes = begun - self.made.2 > KEPT && stands(self.made.1);
+        owes.then_some("the encoder makes nothing of what it is given")
     }
 }
 
@@ -271,9 +349,14 @@ fn described(description: &str, known: &Encoder, has_sizes: bool) -> String {
         }
     };
     let is_it = |element: &str| words(element).next() == Some(known.factory);
-    let elements = description.split('!').map(|element| match has_sizes && is_it(element) {
-        true => format!(" videorate drop-only=true ! videoscale ! capsfilter name={SIZE} !{element}"),
-        false => element.to_owned(),
+    // What is said of its pictures stands behind it.
+    let behind = description.rsplit(known.factory).next().unwrap_or_default();
+    let says_it = |caps: &str| caps.split_once(',').is_some_and(|(kind, _)| behind.contains(kind));
+    let caps = known.caps.filter(|caps| !says_it(caps)).map_or_else(String::new, |caps| format!("! {caps} "));
+    let elements = description.split('!').map(|element| match (has_sizes, is_it(element)) {
+        (true, true) => format!(" videorate drop-only=true ! videoscale ! capsfilter name={SIZE} !{element} {caps}"),
+        (false, true) => format!("{element} {caps}"),
+        (_, false) => element.to_owned(),
     });
     let description = elements.collect::<Vec<_>>().join("!");
     format!("{description} ! {tail} ! appsink name={OUT} sync=false async=false max-buffers=4096 drop=true")

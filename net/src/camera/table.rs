@@ -26,6 +26,8 @@ pub struct Encoder {
     pub control: Option<&'static str>,
     /// Set before the start, unless the pipeline's own text does.
     pub preset: &'static [(&'static str, &'static str)],
+    /// What its pictures are to be like, unless the pipeline's own text says that.
+    pub caps: Option<&'static str>,
     /// So many milliseconds of the rate are its buffer, which is said in `option-string`, anew with each rate.
     pub buffer_ms: Option<u64>,
     /// A change of rate begins with a recovery point, so that changes are few.
@@ -34,7 +36,16 @@ pub struct Encoder {
 
 const fn h264(factory: &'static str, property: &'static str, unit: Unit) -> Encoder {
     let rate = (property, unit);
-    Encoder { factory, is_h265: false, rate, control: None, preset: &[], buffer_ms: None, rekeys_on_change: false }
+    Encoder {
+        factory,
+        is_h265: false,
+        rate,
+        control: None,
+        preset: &[],
+        caps: None,
+        buffer_ms: None,
+        rekeys_on_change: false,
+    }
 }
 
 const fn h265(factory: &'static str, property: &'static str, unit: Unit) -> Encoder {
@@ -75,7 +86,13 @@ pub const ENCODERS: [Encoder; 16] = [
         ],
         ..h264("openh264enc", "bitrate", Unit::Bps)
     },
-    Encoder { control: Some("video_bitrate"), ..h264("v4l2h264enc", "extra-controls", Unit::Bps) },
+    Encoder {
+        control: Some("video_bitrate"),
+        // Else GStreamer asks for level 1, which has pictures of 128x96 at most: on a Raspberry Pi 4 nothing comes (raspberrypi/linux#3974). That
+        // one's is for up to 1920x1080 at 30 a second.
+        caps: Some("video/x-h264,level=(string)4"),
+        ..h264("v4l2h264enc", "extra-controls", Unit::Bps)
+    },
     Encoder { control: Some("video_bitrate"), ..h265("v4l2h265enc", "extra-controls", Unit::Bps) },
     h264("mpph264enc", "bps", Unit::Bps),
     h265("mpph265enc", "bps", Unit::Bps),

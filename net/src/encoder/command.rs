@@ -220,8 +220,8 @@ mod tests {
     use aquila_proto::Bitrate;
 
     use super::*;
-    use crate::encoder::testkit::Log;
     use crate::node::CameraRate;
+    use crate::testkit::Log;
 
     fn rate(rate: u64) -> Option<CameraRate> {
         Some(CameraRate { asked: Bitrate(rate), lasting: Bitrate(rate), seldom: Bitrate(1) })

@@ -1,5 +1,7 @@
 //! OpenIPC's majestic, over HTTP: `GET /api/v1/set?video0.bitrate=KBITS` and `GET /request/idr`.
 //!
+//! It lets nobody but root set anything (basic authentication, RFC 7617, by the camera's own accounts), unless its `system.unsafe` is set.
+//!
 //! Each set is written to the camera's flash (`/etc/majestic.yaml`), so they are few: down by a tenth at least and at most once a second,
 //! if that was wanted for 0.3 s; up by a quarter at least, to the least that was wanted in 10 s; 120 in an hour, of which 20 may be made
 //! at once and the others come one every 36 s. It is told a share of what lasts, not what works off the queue of the moment: a
@@ -9,9 +11,12 @@
 //!
 //! It cannot pause, and is not told when frames had better not be encoded: what it makes then is left out behind it.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use aquila_proto::Bitrate;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -43,9 +48,51 @@ const CONNECT_PATIENCE: Duration = Duration::from_millis(1500);
 /// Of an answer, more than any is long.
 const MAX_ANSWER: u64 = 64 << 10;
 
+/// As whom to speak to a camera.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    user: String,
+    password: String,
+}
+
+impl Login {
+    /// Reads `USER:PASSWORD`; `None` if it is not that, or has what RFC 7617 does not allow.
+    pub fn read(text: &str) -> Option<Self> {
+        let (user, password) = text.split_once(':')?;
+        let is_allowed = !user.is_empty() && !text.chars().any(char::is_control);
+        is_allowed.then(|| Self { user: user.to_owned(), password: password.to_owned() })
+    }
+
+    fn header(&self) -> String {
+        format!("Basic {}", BASE64_STANDARD.encode(format!("{}:{}", self.user, self.password)))
+    }
+}
+
+/// The user alone.
+impl fmt::Display for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:...", self.user)
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Login({self})")
+    }
+}
+
+/// A camera at a host, with a port if it is not 80.
+struct Camera {
+    host: String,
+    /// What is sent with each request.
+    authorization: Option<String>,
+    agent: ureq::Agent,
+}
+
 /// `host` with a port if it is not 80.
-pub(super) async fn serve(host: String, mut camera: watch::Receiver<CameraWishes>) {
-    let agent = agent(PATIENCE, CONNECT_PATIENCE);
+pub(super) async fn serve(host: String, login: Option<Login>, mut camera: watch::Receiver<CameraWishes>) {
+    let asks = Camera::new(host, login.as_ref(), PATIENCE, CONNECT_PATIENCE);
+    let host = &asks.host;
     let mut steps = Steps::new(STEPS);
     let mut heard = CameraWishes::default();
     let (mut idr, mut idr_from) = (false, Instant::now());
@@ -73,7 +120,7 @@ pub(super) async fn serve(host: String, mut camera: watch::Receiver<CameraWishes
             asked.push(("request/idr".to_owned(), Asked::Idr));
         }
         for (path, what) in asked {
-            let answer = get(&agent, &host, &path).await;
+            let answer = asks.get(&path).await;
             match (&answer, what) {
                 (Ok(()), _) => {}
                 (Err(error), Asked::Rate) if was_surely_not_done(error) => steps.on_refusal(),
@@ -84,6 +131,12 @@ pub(super) async fn serve(host: String, mut camera: watch::Receiver<CameraWishes
             }
             match &answer {
                 Ok(()) if is_silent => tracing::info!(host, "the camera answers again"),
+                Err(ureq::Error::StatusCode(401 | 403)) if !is_silent => tracing::warn!(
+                    host,
+                    path,
+                    with_a_login = login.is_some(),
+                    "the camera lets only its root do that: write majestic:root:PASSWORD@HOST, with the password of its SSH; trying on"
+                ),
                 Err(error) if !is_silent => {
                     tracing::warn!(host, path, %error, "the camera does not do as asked; trying on")
                 }
@@ -104,23 +157,29 @@ fn set_bitrate(rate: Bitrate) -> String {
     format!("api/v1/set?video0.bitrate={}", (rate.0 / 1000).max(1))
 }
 
-fn agent(patience: Duration, connect_patience: Duration) -> ureq::Agent {
-    let config = ureq::Agent::config_builder().timeout_global(Some(patience)).timeout_connect(Some(connect_patience));
-    config.max_redirects(0).build().new_agent()
-}
-
-async fn get(agent: &ureq::Agent, host: &str, path: &str) -> Result<(), ureq::Error> {
-    if !is_found(host).await {
-        return Err(ureq::Error::HostNotFound);
+impl Camera {
+    fn new(host: String, login: Option<&Login>, patience: Duration, connect_patience: Duration) -> Self {
+        let config = ureq::Agent::config_builder().timeout_global(Some(patience));
+        let config = config.timeout_connect(Some(connect_patience)).max_redirects(0);
+        Self { host, authorization: login.map(Login::header), agent: config.build().new_agent() }
     }
-    let (agent, url) = (agent.clone(), format!("http://{host}/{path}"));
-    let ask = move || -> Result<(), ureq::Error> {
-        let mut response = agent.get(&url).call()?;
-        // So that the connection can be used again.
-        let _ = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        Ok(())
-    };
-    spawn_blocking(ask).await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
+
+    async fn get(&self, path: &str) -> Result<(), ureq::Error> {
+        if !is_found(&self.host).await {
+            return Err(ureq::Error::HostNotFound);
+        }
+        let mut request = self.agent.get(format!("http://{}/{path}", self.host));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let ask = move || -> Result<(), ureq::Error> {
+            let mut response = request.call()?;
+            // So that the connection can be used again.
+            let _ = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+            Ok(())
+        };
+        spawn_blocking(ask).await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
+    }
 }
 
 /// Whether its name is known. Looked up apart: else a request that was not sent for want of it could not be told from one that
@@ -153,8 +212,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::encoder::testkit::Log;
     use crate::node::CameraRate;
+    use crate::testkit::Log;
 
     fn tell(camera: &watch::Sender<CameraWishes>, rate: u64) {
         let rate = CameraRate { asked: Bitrate(1), lasting: Bitrate(2), seldom: Bitrate(rate) };
@@ -167,6 +226,11 @@ mod tests {
 
     /// The request line of the next request, which is answered with this.
     async fn answer(listener: &TcpListener, with: &str) -> String {
+        answer_all(listener, with).await.lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// All of it.
+    async fn answer_all(listener: &TcpListener, with: &str) -> String {
         let (mut stream, _) = timeout(Duration::from_secs(10), listener.accept()).await.expect("a request").unwrap();
         let mut text = Vec::new();
         while !text.ends_with(b"\r\n\r\n") {
@@ -177,7 +241,7 @@ mod tests {
             text.push(byte[0]);
         }
         let _ = stream.write_all(with.as_bytes()).await;
-        String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned()
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -188,7 +252,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let (sender, camera) = watch::channel(CameraWishes::default());
-        let task = tokio::spawn(serve(host, camera));
+        let task = tokio::spawn(serve(host, None, camera));
         tell(&sender, 1_450_700);
         let line = answer(&listener, ERROR).await;
         assert_eq!(line, "GET /api/v1/set?video0.bitrate=1450 HTTP/1.1");
@@ -203,11 +267,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_camera_is_told_who_asks_and_a_refusal_says_what_to_do() {
+        let log = Log::begin();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let (sender, camera) = watch::channel(CameraWishes::default());
+        let login = Login::read("Aladdin:open sesame");
+        let task = tokio::spawn(serve(host, login, camera));
+        tell(&sender, 1_000_000);
+        for with in ["HTTP/1.1 401 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", OK] {
+            let request = answer_all(&listener, with).await.to_ascii_lowercase();
+            // The example of RFC 7617, section 2.
+            assert!(request.contains("authorization: basic qwxhzgrpbjpvcgvuihnlc2ftzq=="), "{request}");
+        }
+        drop(sender);
+        timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
+        let lines = log.lines();
+        let hints = lines.iter().filter(|line| line.contains("majestic:root:PASSWORD@HOST")).count();
+        assert!(hints == 1 && !lines.iter().any(|line| line.contains("sesame")), "{lines:?}");
+    }
+
+    #[tokio::test]
     async fn a_recovery_point_is_asked_for_until_it_is_made() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let (sender, camera) = watch::channel(CameraWishes::default());
-        let task = tokio::spawn(serve(host, camera));
+        let task = tokio::spawn(serve(host, None, camera));
         ask(&sender);
         let line = answer(&listener, ERROR).await;
         assert_eq!(line, "GET /request/idr HTTP/1.1");
@@ -222,10 +307,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_surely_not_done_is_told_from_what_may_have_been() {
-        let agent = agent(Duration::from_millis(400), Duration::from_millis(200));
+        let camera =
+            |host: &str| Camera::new(host.to_owned(), None, Duration::from_millis(400), Duration::from_millis(200));
         let ask = async |listener: &TcpListener| {
             let host = listener.local_addr().unwrap().to_string();
-            get(&agent, &host, &set_bitrate(Bitrate::mbps(1))).await.expect_err("it fails")
+            camera(&host).get(&set_bitrate(Bitrate::mbps(1))).await.expect_err("it fails")
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (_, error) = tokio::join!(answer(&listener, ERROR), ask(&listener));
@@ -238,7 +324,7 @@ mod tests {
         let host = listener.local_addr().unwrap().to_string();
         drop(listener);
         for nowhere in [&host, "no.such.host.invalid", "no.such.host.invalid:80"] {
-            let error = get(&agent, nowhere, "").await.expect_err("nobody is there");
+            let error = camera(nowhere).get("").await.expect_err("nobody is there");
             assert!(was_surely_not_done(&error), "{error}");
         }
     }
@@ -252,8 +338,8 @@ mod tests {
         // Once as many wait as there is room for, nobody is let in.
         let connect = || std::net::TcpStream::connect_timeout(&host, Duration::from_millis(50)).ok();
         let waiting: Vec<_> = std::iter::from_fn(connect).collect();
-        let agent = agent(Duration::from_millis(400), Duration::from_millis(200));
-        let error = get(&agent, &host.to_string(), "").await.expect_err("it does not answer");
+        let camera = Camera::new(host.to_string(), None, Duration::from_millis(400), Duration::from_millis(200));
+        let error = camera.get("").await.expect_err("it does not answer");
         assert!(was_surely_not_done(&error), "{error}, behind {}", waiting.len());
     }
 
@@ -270,7 +356,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let (sender, camera) = watch::channel(CameraWishes::default());
-        let task = tokio::spawn(serve(host, camera));
+        let task = tokio::spawn(serve(host, None, camera));
         tell(&sender, 1_000_000);
         // Each is taken and never answered, until the other end gives up; meanwhile this is wanted.
         let hang = async |wanted: &[u64]| {
@@ -305,7 +391,7 @@ mod tests {
     async fn a_camera_that_hangs_does_not_hold_anybody_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (sender, camera) = watch::channel(CameraWishes::default());
-        let task = tokio::spawn(serve(listener.local_addr().unwrap().to_string(), camera));
+        let task = tokio::spawn(serve(listener.local_addr().unwrap().to_string(), None, camera));
         for n in 0..100 {
             tell(&sender, 1_000_000 + n);
             tokio::task::yield_now().await;

@@ -6,8 +6,6 @@ mod majestic;
 mod model;
 mod rekeying;
 mod steps;
-#[cfg(test)]
-mod testkit;
 mod v4l2;
 
 use std::fmt;
@@ -20,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use ladder::{Ladder, LadderError, Rung};
-pub use majestic::STEPS as MAJESTIC_STEPS;
+pub use majestic::{Login, STEPS as MAJESTIC_STEPS};
 pub use model::{EncoderKind, EncoderModel, ParseKindError};
 pub use rekeying::Rekeying;
 pub use steps::{StepConfig, Steps};
@@ -45,13 +43,13 @@ impl From<EncoderSpec> for EncoderSetup {
     }
 }
 
-/// How an encoder is reached: `exec:COMMAND`, a line for the shell, `majestic:HOST[:PORT]`, or `v4l2:DEVICE`.
+/// How an encoder is reached: `exec:COMMAND`, a line for the shell, `majestic:[USER:PASSWORD@]HOST[:PORT]`, or `v4l2:DEVICE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EncoderSpec {
     /// A program of the user's, which is told what to do on its standard input.
     Command(String),
-    /// OpenIPC's majestic at this host, with its port if that is not 80.
-    Majestic(String),
+    /// OpenIPC's majestic at this host, with its port if that is not 80, and as whom to speak to it.
+    Majestic(String, Option<Login>),
     /// The controls of a camera of the kernel's that encodes, at this device.
     V4l2(PathBuf),
 }
@@ -68,6 +66,11 @@ pub enum ParseEncoderError {
     /// Not a host.
     #[error("'{0}' is no host: write for example majestic:192.168.1.10, or majestic:192.168.1.10:8080")]
     Host(String),
+    /// Not a user and a password.
+    #[error(
+        "in front of the host is USER:PASSWORD, for example majestic:root:PASSWORD@192.168.1.10; root is who may set a bit rate"
+    )]
+    Login,
     /// `exec:` and nothing.
     #[error("exec: needs a command behind it, as a line for the shell")]
     NoCommand,
@@ -81,10 +84,13 @@ impl FromStr for EncoderSpec {
             Some(("exec", command)) if command.trim().is_empty() => Err(ParseEncoderError::NoCommand),
             Some(("exec", command)) => Ok(Self::Command(command.trim().to_owned())),
             Some(("v4l2", path)) if path.starts_with('/') => Ok(Self::V4l2(path.into())),
-            Some(("majestic", host)) => {
+            Some(("majestic", text)) => {
+                // A password may have any of it, a host none.
+                let (login, host) = text.rsplit_once('@').map_or((None, text), |(login, host)| (Some(login), host));
+                let login = login.map(|login| Login::read(login).ok_or(ParseEncoderError::Login)).transpose()?;
                 let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
                 match !host.is_empty() && host.chars().all(is_host) && !host.starts_with(':') {
-                    true => Ok(Self::Majestic(host.to_owned())),
+                    true => Ok(Self::Majestic(host.to_owned(), login)),
                     false => Err(ParseEncoderError::Host(host.to_owned())),
                 }
             }
@@ -93,11 +99,13 @@ impl FromStr for EncoderSpec {
     }
 }
 
+/// As it is written, but for a password.
 impl fmt::Display for EncoderSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command(command) => write!(f, "exec:{command}"),
-            Self::Majestic(host) => write!(f, "majestic:{host}"),
+            Self::Majestic(host, None) => write!(f, "majestic:{host}"),
+            Self::Majestic(host, Some(login)) => write!(f, "majestic:{login}@{host}"),
             Self::V4l2(path) => write!(f, "v4l2:{}", path.display()),
         }
     }
@@ -131,7 +139,7 @@ pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> Served {
             tokio::spawn(command::serve(command.clone(), wanted, camera))
         }
         EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), camera)),
-        EncoderSpec::Majestic(host) => tokio::spawn(majestic::serve(host.clone(), camera)),
+        EncoderSpec::Majestic(host, login) => tokio::spawn(majestic::serve(host.clone(), login.clone(), camera)),
     };
     Served { wishes, task }
 }
@@ -154,13 +162,21 @@ mod tests {
         assert_eq!(spec, EncoderSpec::Command("cat > /tmp/x:y".into()));
         assert_eq!(spec.to_string().parse(), Ok(spec));
         let spec: EncoderSpec = "majestic:[fd00::1]:8080".parse().unwrap();
-        assert_eq!(spec, EncoderSpec::Majestic("[fd00::1]:8080".into()));
+        assert_eq!(spec, EncoderSpec::Majestic("[fd00::1]:8080".into(), None));
+        let spec: EncoderSpec = "majestic:root:a:b@c@camera:8080".parse().unwrap();
+        assert_eq!(spec, EncoderSpec::Majestic("camera:8080".into(), Login::read("root:a:b@c")));
+        assert_eq!(spec.to_string(), "majestic:root:...@camera:8080");
+        assert!(!format!("{spec:?}").contains("a:b@c"), "a password is in no log");
         assert_eq!("v4l2:/dev/video11".parse(), Ok(EncoderSpec::V4l2("/dev/video11".into())));
         for wrong in [
             "majestic:",
             "majestic:a b",
             "majestic:a/b?c",
             "majestic::80",
+            "majestic:root@camera",
+            "majestic::secret@camera",
+            "majestic:ro\not:secret@camera",
+            "majestic:root:secret@",
             "",
             "cat",
             "exec",

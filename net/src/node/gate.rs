@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use aquila_proto::{Bitrate, FrameTurn, Session};
 use tokio::sync::mpsc;
 
+use crate::video::Flow;
+
 /// A loop that does not answer within this has other worries. A third of a frame at 30 a second.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// Encoders that ask at the same time.
@@ -15,20 +17,29 @@ const WAITING: usize = 16;
 #[derive(Debug, Clone)]
 pub struct FrameGate {
     questions: mpsc::Sender<Question>,
+    flow: Flow,
 }
 
 /// A picture is there.
 #[derive(Debug)]
 pub(super) struct Question {
+    /// Of this camera.
+    flow: Flow,
     /// It has been there for so long.
     waited: Duration,
+    asked: Instant,
     answer: reply::SyncSender<FrameTurn>,
 }
 
 impl FrameGate {
     pub(super) fn new() -> (Self, mpsc::Receiver<Question>) {
         let (questions, asked) = mpsc::channel(WAITING);
-        (Self { questions }, asked)
+        (Self { questions, flow: Flow::default() }, asked)
+    }
+
+    /// The same for a camera of this number.
+    pub(super) fn of(&self, flow: Flow) -> Self {
+        Self { questions: self.questions.clone(), flow }
     }
 
     /// One that is answered by a function, for trials of encoders.
@@ -59,15 +70,20 @@ impl FrameGate {
 
     fn ask(&self, waited: Duration) -> Option<FrameTurn> {
         let (answer, answered) = reply::sync_channel(1);
-        self.questions.try_send(Question { waited, answer }).ok()?;
+        let question = Question { flow: self.flow, waited, asked: Instant::now(), answer };
+        self.questions.try_send(question).ok()?;
         answered.recv_timeout(PATIENCE).ok()
     }
 }
 
 impl Question {
     pub(super) fn answer(self, session: &mut Session) {
-        // There is room for the one answer; nobody there means that it came too late.
-        let _ = self.answer.try_send(session.next_frame(Instant::now(), self.waited));
+        let now = Instant::now();
+        if now.saturating_duration_since(self.asked) >= PATIENCE {
+            return; // Nobody waits for the answer, and no picture will be made for it.
+        }
+        // There is room for the one answer.
+        let _ = self.answer.try_send(session.next_frame(now, self.flow.number().into(), self.waited));
     }
 }
 

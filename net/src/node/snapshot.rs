@@ -210,7 +210,7 @@ fn video(stats: &Stats, cameras: &[VideoInput], viewers: &VideoOutput) -> VideoS
         held: stats.held,
         recovery_requests: stats.counters.recovery_requests,
         recovery_points_wanted: stats.counters.recovery_points_wanted,
-        inputs: cameras.iter().map(camera).collect(),
+        inputs: cameras.iter().map(|own| camera(own, stats)).collect(),
         outputs: outputs
             .consumers
             .iter()
@@ -225,8 +225,9 @@ fn video(stats: &Stats, cameras: &[VideoInput], viewers: &VideoOutput) -> VideoS
     }
 }
 
-fn camera(camera: &VideoInput) -> VideoInputStatus {
+fn camera(camera: &VideoInput, stats: &Stats) -> VideoInputStatus {
     let counters = camera.counters();
+    let came = stats.cameras.get(usize::from(camera.flow().number())).copied().unwrap_or_default();
     VideoInputStatus {
         flow: camera.flow().number(),
         address: camera.local_addr().to_string(),
@@ -235,7 +236,8 @@ fn camera(camera: &VideoInput) -> VideoInputStatus {
         bytes: counters.bytes,
         dropped: counters.dropped,
         foreign: counters.foreign,
-        missing: 0,
+        missing: came.packets_missing,
+        not_rtp: came.packets_not_rtp,
     }
 }
 

@@ -172,12 +172,13 @@ const CLASSES: [Column<ClassStatus>; 8] = [
     ("aquila_class_delivered_total", "Given to applications on this machine.", |c| count(c.delivered)),
 ];
 
-const VIDEO_INPUTS: [Column<VideoInputStatus>; 5] = [
+const VIDEO_INPUTS: [Column<VideoInputStatus>; 6] = [
     ("aquila_video_input_packets_total", "Packets from this camera.", |i| count(i.packets)),
     ("aquila_video_input_bytes_total", "Their bytes.", |i| count(i.bytes)),
     ("aquila_video_input_dropped_total", "Packets that the session had no room for.", |i| count(i.dropped)),
     ("aquila_video_input_foreign_total", "Packets of others, dropped.", |i| count(i.foreign)),
     ("aquila_video_input_missing_total", "Packets lost between the camera and here.", |i| count(i.missing)),
+    ("aquila_video_input_not_rtp_total", "Packets that are no RTP.", |i| count(i.not_rtp)),
 ];
 
 const VIDEO_OUTPUTS: [Column<VideoOutputStatus>; 3] = [

@@ -282,6 +282,9 @@ pub struct VideoInputStatus {
     pub foreign: u64,
     /// Packets that were lost before they came here, from gaps in their numbers.
     pub missing: u64,
+    /// Packets that are no RTP.
+    #[serde(default)]
+    pub not_rtp: u64,
 }
 
 /// One viewer.

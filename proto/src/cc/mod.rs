@@ -69,11 +69,11 @@ pub struct Load {
     pub in_flight: ByteCount,
     /// Bytes of video that wait for the gate.
     pub queued: ByteCount,
-    /// Bytes of telemetry and bulk that wait behind it or in front of it.
+    /// Bytes of telemetry and bulk that wait for room, behind it or in front of it.
     pub beside: ByteCount,
     /// Nothing but files and bulk has passed for seconds: nobody minds a longer queue.
     pub unhurried: bool,
-    /// Until the next frame of a camera comes, as far as its rhythm tells: what waits has so much time to leave.
+    /// Until the next frame of a camera comes, as far as its rhythm tells, or how long its encoder takes: what waits has so much time to leave.
     pub until_frame: Duration,
     /// How long the frame that wants to be encoded has been there.
     pub waited: Duration,

@@ -9,6 +9,9 @@ use crate::mavlink::Frame;
 use crate::mavlink::treatment::StateKey;
 use crate::signing::SigningStream;
 
+/// What could leave does within this, or there is no room.
+const ROOM_WITHIN: Duration = Duration::from_millis(20);
+
 /// Bounds of the telemetry queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TelemetryLimits {
@@ -175,6 +178,15 @@ impl TelemetryQueue {
         (self.states.len() + self.transactions.len(), self.state_bytes + self.transaction_bytes)
     }
 
+    /// Bytes that could have left for a while and have not, since there is no room. What waits for more to share its packet is not among them.
+    pub fn held_back(&self, now: Instant) -> usize {
+        let patience = self.limits.aggregate + ROOM_WITHIN;
+        let is_overdue = |since: Instant| now.saturating_duration_since(since) > patience;
+        let states = self.state_order.front().filter(|(_, since)| is_overdue(*since)).map_or(0, |_| self.state_bytes);
+        let transactions = self.transactions.front().filter(|waiting| is_overdue(waiting.since));
+        states + transactions.map_or(0, |_| self.transaction_bytes)
+    }
+
     /// How full the queue is, 0 to 1, for the autopilot's flow control.
     pub fn fill(&self) -> f64 {
         let transactions = self.transactions.len() as f64 / self.limits.transactions as f64;
@@ -296,6 +308,19 @@ mod tests {
         assert_eq!((contents(&batch), batch.reliable, batch.origin), (vec![1, 2], false, start));
         assert_eq!(queue.pop_batch(start + ms(99), 1000, true), None);
         assert_eq!(queue.waiting(), (0, 0));
+    }
+
+    #[test]
+    fn what_waits_for_company_has_room() {
+        let start = Instant::now();
+        let mut queue = TelemetryQueue::new(TelemetryLimits::default());
+        assert_eq!(queue.held_back(start), 0);
+        queue.push_state(start, &frame(1, None));
+        queue.push_transaction(start + ms(5), &frame(3, None));
+        let len = frame(1, None).bytes().len();
+        assert_eq!([30, 31, 35, 36].map(|after| queue.held_back(start + ms(after))), [0, len, len, 2 * len]);
+        queue.pop_batch(start + ms(36), 1000, false);
+        assert_eq!(queue.held_back(start + ms(36)), len, "what may not leave");
     }
 
     #[test]

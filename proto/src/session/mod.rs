@@ -8,6 +8,7 @@ mod bearers;
 mod carrier;
 mod config;
 mod control;
+mod encoding;
 mod event;
 mod haste;
 #[cfg(test)]
@@ -60,6 +61,7 @@ use crate::wire::flow;
 use crate::{BearerId, Bitrate, Class};
 use bearer::{Bearer, Clock};
 use carrier::{CarrierEvent, Leaves};
+use encoding::Encoding;
 use haste::Haste;
 use parity::Repairs;
 use radio::ModemTeller;
@@ -156,12 +158,12 @@ pub struct Session {
     /// Of one that does not.
     told_lag: EncoderLag,
     rhythm: Rhythm,
-    /// How long the picture that is being encoded has waited for its turn.
-    frame_waited: Duration,
+    /// Of each flow.
+    encodings: Vec<Encoding>,
     held: Option<Held>,
     radio: LatelyTold,
-    /// Somebody asks the modem itself.
-    asks_modem: bool,
+    /// When somebody who asks the modem itself told of it last.
+    modem_asked: Option<Instant>,
     modem_teller: ModemTeller,
     events: VecDeque<Event>,
     buffer: Vec<u8>,
@@ -245,10 +247,10 @@ impl Session {
             encoder_lag: EncoderLag::new(config.encoder),
             told_lag: EncoderLag::new(told),
             rhythm: Rhythm::default(),
-            frame_waited: Duration::ZERO,
+            encodings: config.video.iter().map(|_| Encoding::default()).collect(),
             held: None,
             radio: LatelyTold::default(),
-            asks_modem: false,
+            modem_asked: None,
             modem_teller: ModemTeller::default(),
             events: VecDeque::new(),
             buffer: Vec::new(),
@@ -360,10 +362,10 @@ impl Session {
             }
             let pictures = |queue: &SendQueue| queue.counters().frames_in - queue.counters().frames_beside;
             let before = pictures(queue);
-            queue.set_waited_raw(self.frame_waited);
+            queue.set_waited_raw(self.encodings[flow].age(now));
             let outcome = queue.push(now, packet);
             if pictures(queue) > before {
-                let waited = std::mem::take(&mut self.frame_waited);
+                let waited = self.encodings[flow].end(now);
                 let leads = self.rhythm.on_frame(now.checked_sub(waited).unwrap_or(now), flow);
                 if let (true, Some(told)) = (leads, self.last_target) {
                     self.told_lag.on_frame(told.asked);
@@ -468,19 +470,22 @@ impl Session {
         self.bearers.iter_mut().find_map(|bearer| Some((bearer.id, bearer.carrier.snapshot()?)))
     }
 
-    /// A picture is there to be encoded, and has been for as long as it `waited`: what should become of it. One that the link does not take
+    /// A picture of camera `flow` is there to be encoded, and has been for as long as it `waited`: what should become of it. One that the link does not take
     /// at once may wait for up to three quarters of the time until the next, if the controller has patience: the link may then carry
     /// more than it seemed to, and no frame has been spent on finding that out.
-    pub fn next_frame(&mut self, now: Instant, waited: Duration) -> FrameTurn {
+    pub fn next_frame(&mut self, now: Instant, flow: usize, waited: Duration) -> FrameTurn {
         let index = self.video_bearer();
-        let load = Load { until_frame: Duration::ZERO, waited, ..self.load(now, index) };
+        let until_frame = self.encodings.get(flow).map_or(Duration::ZERO, Encoding::takes);
+        let load = Load { until_frame, waited, ..self.load(now, index) };
         self.bearers[index].controller.poll(now, load);
         if self.may_encode(now, load) {
-            self.frame_waited = waited;
+            if let Some(encoding) = self.encodings.get_mut(flow) {
+                encoding.begin(now, waited);
+            }
             let wanted = self.beside_parity(self.carried_video());
             return FrameTurn::Encode(self.encoder_lag.ask(wanted));
         }
-        let until_next = self.rhythm.interval().unwrap_or_default();
+        let until_next = self.rhythm.interval(now, flow).unwrap_or_default();
         let patience = self.bearers[index].controller.patience().min(until_next * 3 / 4);
         if waited + LOOK_AGAIN <= patience {
             return FrameTurn::Wait(LOOK_AGAIN);

@@ -13,9 +13,11 @@ const UNKNOWN_QUALITY: u8 = u8::MAX;
 
 impl Session {
     /// Tells what is known of a bearer's radio, or, if it is not said of which, of all of them, and of the flight. What MAVLink says of the
-    /// radio no longer counts once this does.
+    /// radio does not count for as long as what was told so does.
     pub fn set_radio(&mut self, now: Instant, bearer: Option<BearerId>, radio: &Radio) {
-        self.asks_modem |= Radio { altitude_m: None, ..*radio } != Radio::default();
+        if (Radio { altitude_m: None, ..*radio }) != Radio::default() {
+            self.modem_asked = Some(now);
+        }
         self.tell_radio(now, bearer, radio);
     }
 
@@ -32,7 +34,8 @@ impl Session {
             && (frame.message_id() != CELLULAR_STATUS || self.modem_teller.is(now, frame.source()))
         {
             // Who asks the modem itself knows better, and numbers cells in another way.
-            let radio = match self.asks_modem {
+            let is_asked = self.modem_asked.is_some_and(|at| now.saturating_duration_since(at) < RADIO_HOLDS);
+            let radio = match is_asked {
                 true => Radio { altitude_m: radio.altitude_m, ..Radio::default() },
                 false => radio,
             };

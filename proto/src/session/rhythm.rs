@@ -1,4 +1,4 @@
-//! When the next frame of a camera that does not ask will come.
+//! When the next frame of a camera will come, as far as it is not known from its asking.
 
 use std::time::{Duration, Instant};
 
@@ -39,9 +39,11 @@ impl Rhythm {
         self.cameras.iter_mut().for_each(|camera| camera.broken = true);
     }
 
-    /// From one frame to the next, of the quickest camera.
-    pub fn interval(&self) -> Option<Duration> {
-        self.cameras.iter().filter_map(|camera| camera.interval).min()
+    /// From one frame to the next, of the quickest camera that films: `asks` does, whatever was left out of what it filmed.
+    pub fn interval(&self, now: Instant, asks: usize) -> Option<Duration> {
+        let cameras = self.cameras.iter().enumerate();
+        let films = cameras.filter(|(flow, camera)| *flow == asks || !camera.is_silent(now));
+        films.filter_map(|(_, camera)| camera.interval).min()
     }
 
     /// Until the next frame comes: at once if it is due, or if nothing is known of any.
@@ -97,6 +99,11 @@ mod tests {
         assert_eq!([0, 10, 39, 40, 45, 59].map(|after| next(&rhythm, after)), [40, 30, 1, 0, 0, 0].map(ms));
         assert_eq!([61, 80, 95, 1000].map(|after| next(&rhythm, after)), [19, 0, 0, 0].map(ms), "left out");
         assert_eq!(next(&rhythm, 1001), ms(0), "there is no camera any more");
+        let interval = |after, asks| rhythm.interval(last + ms(after), asks);
+        assert_eq!(
+            [(1000, 1), (1001, 1), (1001, 0)].map(|(after, asks)| interval(after, asks)),
+            [Some(ms(40)), None, Some(ms(40))]
+        );
         // It may leave out what it was told to.
         rhythm.on_hold();
         rhythm.on_frame(last + ms(160), 0);

@@ -10,7 +10,7 @@ use crate::cc::Radio;
 use crate::quantiles::{Quantiles, Summary};
 use crate::sched::outbox::OutboxDrops;
 use crate::sched::telemetry::TelemetryDrops;
-use crate::video::Reassembler;
+use crate::video::{QueueCounters, Reassembler, SendQueue};
 use crate::wire::datagram::Heartbeat;
 use crate::{BearerId, Bitrate, Class, Usage};
 
@@ -167,6 +167,8 @@ pub struct Stats {
     pub telemetry_drops: TelemetryDrops,
     /// Fill of the telemetry queue, 0 to 1.
     pub telemetry_fill: f64,
+    /// What came of each camera here, by flow.
+    pub cameras: Vec<QueueCounters>,
     /// Video frames: taken from the camera.
     pub frames_in: u64,
     /// Sent whole.
@@ -241,6 +243,7 @@ impl Session {
             control_drops: self.outbox.drops(),
             telemetry_drops: self.telemetry_drops(),
             telemetry_fill: self.telemetry.fill(),
+            cameras: self.video_out.iter().map(SendQueue::counters).copied().collect(),
             frames_in: self.video_out.iter().map(|queue| queue.counters().frames_in).sum(),
             frames_sent: self.video_out.iter().map(|queue| queue.counters().frames_sent).sum(),
             frames_late: self.counters.frames_late,

@@ -420,7 +420,7 @@ impl Session {
             true => self.video_out.iter().map(|queue| queue.queued_bytes().0).sum(),
             false => 0,
         };
-        let telemetry = if takes(Class::Telemetry) { self.telemetry.waiting().1 } else { 0 };
+        let telemetry = if takes(Class::Telemetry) { self.telemetry.held_back(now) } else { 0 };
         let bulk = if self.bulk_out.has_piece() { self.bulk_out.bytes().0 } else { 0 } + self.parcels.bytes();
         Load {
             in_flight: self.in_flight(index),

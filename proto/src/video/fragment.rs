@@ -52,7 +52,8 @@ pub struct FragmentHeader {
     pub frame: u32,
     /// Position in the frame, from 0, below [`MAX_FRAGMENTS`].
     pub index: u32,
-    /// Milliseconds from the frame's first packet at the sender to this fragment leaving it; not of abandoned frames.
+    /// Milliseconds from when its picture was there, or, if that is not known, from the frame's first packet at the sender, to this fragment leaving
+    /// it; not of abandoned frames.
     pub waited_ms: Option<u16>,
     /// Counts all fragments of the flow, wrapping: of it there may be repairs.
     pub number: Option<u16>,

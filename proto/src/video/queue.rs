@@ -121,6 +121,10 @@ pub struct QueueCounters {
     pub packets_ignored: u64,
     /// Packets that a gap in the RTP sequence numbers shows to be lost before they came here.
     pub packets_missing: u64,
+    /// Datagrams that are neither RTP nor RTCP.
+    pub packets_not_rtp: u64,
+    /// Times that a stream of pictures began in place of another: the camera was started again, or is another one.
+    pub began_anew: u64,
     /// Frames begun, those refused included.
     pub frames_in: u64,
     /// Those of them that had no picture when they began: RTCP, or sound.
@@ -241,6 +245,7 @@ impl SendQueue {
             Datagram::Rtp(rtp) => {
                 let seen = self.streams.handle_packet(now, &rtp);
                 self.counters.packets_missing += u64::from(seen.missing);
+                self.counters.began_anew += u64::from(seen.begins_anew);
                 self.recovery_needed |= seen.needs_recovery;
                 if seen.is_beside {
                     // It may be one of the numbers that a picture's packets have.
@@ -262,6 +267,7 @@ impl SendQueue {
             }
             Datagram::Rtcp => self.append_beside(now, packet),
             Datagram::Other => {
+                self.counters.packets_not_rtp += 1;
                 self.end_open();
                 let outcome = self.append(now, packet, PacketKind::Unknown);
                 self.end_open();
@@ -428,13 +434,17 @@ impl SendQueue {
         let in_grace = self.grace_until.is_some_and(|until| frame.arrived <= until);
         let SendQueueConfig { max_age, max_age_begun, .. } = self.config;
         let has_longer = in_grace || frame.number.is_some();
-        Some(frame.arrived + if has_longer { max_age_begun.max(max_age) } else { max_age })
+        // There its age counts from when it was filmed.
+        let begun = max_age_begun.saturating_sub(frame.waited_raw).max(max_age);
+        Some(frame.arrived + if has_longer { begun } else { max_age })
     }
 
     /// Adds a packet of no picture: to the frame that is open, or else it is one by itself.
     fn append_beside(&mut self, now: Instant, packet: &[u8]) -> PushOutcome {
         let alone = self.open.is_none();
         self.counters.frames_beside += u64::from(alone);
+        // That is the picture's.
+        self.waited_raw = Duration::ZERO;
         let outcome = self.append(now, packet, PacketKind::Neutral);
         if alone {
             self.end_open();

@@ -41,6 +41,8 @@ pub(super) struct Seen {
     pub needs_recovery: bool,
     /// It is of no picture, and there is one beside it.
     pub is_beside: bool,
+    /// It is the first that counts of a picture's stream that was not there before, or counts anew: the camera was started again, or is another one.
+    pub begins_anew: bool,
 }
 
 impl Streams {
@@ -66,16 +68,17 @@ impl Streams {
         let kind = stream.classifier.handle_packet(packet);
         let missing = if let Step::Over(missing) = step { missing } else { 0 };
         if !self.could_be_picture(&self.streams[index]) && self.has_picture(now) {
-            return Seen { kind, missing, needs_recovery: false, is_beside: true };
+            return Seen { kind, missing, needs_recovery: false, is_beside: true, begins_anew: false };
         }
         self.picture = Some(id);
         let stream = &mut self.streams[index];
         let mut needs_recovery = missing > 0;
-        if stream.begins && kind > PacketKind::Disposable && !is_delimiter(packet.payload) {
+        let begins_anew = stream.begins && kind > PacketKind::Disposable && !is_delimiter(packet.payload);
+        if begins_anew {
             needs_recovery |= kind != PacketKind::Recovery;
             stream.begins = false;
         }
-        Seen { kind, missing, needs_recovery, is_beside: false }
+        Seen { kind, missing, needs_recovery, is_beside: false, begins_anew }
     }
 
     /// From the last packet to one of this number. Correction and padding have a payload type of their own, and their numbers are among
@@ -200,7 +203,13 @@ mod tests {
             // With the same SSRC, too, and its own sequence numbers.
             assert!(seen(&mut streams, now, 1, 0, number * 7, &SOUND).is_beside);
             let picture = seen(&mut streams, now, 1, 97, number, &REFERENCE);
-            let expected = Seen { kind: PacketKind::Reference, missing: 0, needs_recovery: false, is_beside: false };
+            let expected = Seen {
+                kind: PacketKind::Reference,
+                missing: 0,
+                needs_recovery: false,
+                is_beside: false,
+                begins_anew: false,
+            };
             assert_eq!((picture, streams.codec()), (expected, Codec::H264));
         }
     }
@@ -245,14 +254,15 @@ mod tests {
         for first in [&[0x09, 0xf0][..], &REFERENCE] {
             let (now, mut streams) = (epoch(), Streams::new(Codec::Auto));
             seen(&mut streams, now, 1, 97, 0, &SPS);
-            let mut asked = 0;
+            let (mut asked, mut anew) = (0, 0);
             for number in 0..80 {
                 let payload = if number == 0 { first } else { &REFERENCE };
                 let seen = seen(&mut streams, now, 2, 97, number, payload);
                 assert!(!seen.is_beside);
                 asked += u32::from(seen.needs_recovery);
+                anew += u32::from(seen.begins_anew);
             }
-            assert_eq!((asked, streams.codec()), (1, Codec::Auto));
+            assert_eq!((asked, anew, streams.codec()), (1, 1, Codec::Auto));
             seen(&mut streams, now, 2, 97, 80, &SPS);
             assert_eq!(streams.codec(), Codec::H264);
         }

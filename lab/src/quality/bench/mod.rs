@@ -110,7 +110,7 @@ impl std::fmt::Display for Sizes {
 /// In which world.
 #[derive(Debug, Clone)]
 pub enum Stage<'a> {
-    /// On a simulated clock, in which encoding takes no time.
+    /// On a simulated clock, in which encoding takes what the plan says.
     Virtual,
     /// In real time, with the product's own binary in network namespaces.
     Live {

@@ -1,5 +1,6 @@
 //! The applications of a run: what each of them sends, and when.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use aquila_emu::Ecn;
@@ -7,7 +8,7 @@ use aquila_emu::Ecn;
 use super::World;
 use crate::closed_loop::ClosedLoop;
 use crate::pair::IP_UDP;
-use crate::plan::{CompanyPlan, TrafficKind, VideoTraffic};
+use crate::plan::{CompanyPlan, Time, TrafficKind, VideoTraffic};
 use crate::record::Flow;
 use crate::run::camera::{Encoded, FrameEncoder, SizeModel};
 use crate::run::contender::{Contender, Content, Data, Outgoing, Wanted, Wire};
@@ -33,10 +34,19 @@ pub struct Source<'a> {
     pub until: Instant,
     /// Of video.
     pub encoder: Option<Box<dyn FrameEncoder + 'a>>,
+    /// What it is making, and when each is ready.
+    encoding: VecDeque<(Instant, Outgoing)>,
     /// Of commands: the flow of what goes with each, and its bytes.
     data: Option<(usize, usize)>,
     /// Of commands that wait for each other.
     awaits: Option<ClosedLoop>,
+}
+
+impl Source<'_> {
+    /// When a frame leaves the encoder.
+    pub fn encoded(&self) -> Option<Instant> {
+        self.encoding.front().map(|(ready, _)| *ready)
+    }
 }
 
 impl<'a> World<'a> {
@@ -81,6 +91,7 @@ impl<'a> World<'a> {
                     began: next,
                     until,
                     encoder,
+                    encoding: VecDeque::new(),
                     data,
                     awaits,
                 });
@@ -199,9 +210,18 @@ impl World<'_> {
         let message = &mut self.flows[flow].messages[number as usize];
         (message.recovery, message.propagation) = (recovery, propagation);
         let content = Content::Frame { bytes, packet: video.packet.bytes(), recovery };
-        contender.send(self.now, Outgoing { flow, number, node, content });
-        self.drain(contender);
+        let takes = video.encoding.map_or(Duration::ZERO, Time::get);
+        self.sources[index].encoding.push_back((self.now + takes, Outgoing { flow, number, node, content }));
+        self.send_encoded(contender, index);
         None
+    }
+
+    /// Frames leave the encoder.
+    pub(super) fn send_encoded(&mut self, contender: &mut dyn Contender, index: usize) {
+        while let Some((_, frame)) = self.sources[index].encoding.pop_front_if(|(ready, _)| *ready <= self.now) {
+            contender.send(self.now, frame);
+            self.drain(contender);
+        }
     }
 
     fn send(&mut self, contender: &mut dyn Contender, flow: usize, node: usize, content: Content, bytes: usize) {

@@ -311,3 +311,42 @@ fn pictures_become_smaller_in_front_of_the_encoder() {
     // 30 large ones, and half of the other 60.
     assert!((55..=65).contains(&seen.len()), "{}", seen.len());
 }
+
+#[test]
+fn an_encoder_that_needs_it_is_told_what_its_pictures_are_like_unless_the_text_says_so() {
+    let level = "! video/x-h264,level=(string)4 ! h264parse";
+    let text = |pipeline: &str, has_sizes| {
+        let text = described(pipeline, Encoder::in_text(pipeline).unwrap(), has_sizes);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for has_sizes in [false, true] {
+        assert!(text("v4l2src ! v4l2h264enc", has_sizes).contains(&format!("v4l2h264enc {level}")));
+        assert!(
+            text("filesrc ! video/x-h264 ! decodebin!v4l2h264enc x=y", has_sizes)
+                .contains(&format!("v4l2h264enc x=y {level}"))
+        );
+    }
+    assert!(
+        text("v4l2src ! v4l2h264enc ! video/x-h264,level=(string)5", false).contains("level=(string)5 ! h264parse")
+    );
+    assert!(text("v4l2src ! x264enc", false).contains("x264enc ! h264parse"));
+}
+
+#[test]
+fn a_pipeline_that_stands_still_is_found_and_one_that_is_told_to_wait_is_not() {
+    let began = Instant::now();
+    let at = |seconds: u64| began + Duration::from_secs(seconds);
+    let mut watch = Watch::new(began);
+    assert_eq!([watch.look(at(9), [0; 3]), watch.look(at(10), [0; 3])], [None, Some("no picture has come for 10 s")]);
+    // Thirty a second; for a minute none is given to the encoder, then it makes nothing of them.
+    let mut watch = Watch::new(began);
+    for second in 0..30 {
+        assert_eq!(watch.look(at(second), [30 * second, 30 * second, 90 * second]), None);
+    }
+    for second in 30..90 {
+        assert_eq!(watch.look(at(second), [30 * second, 870, 2610]), None, "{second}");
+    }
+    let said: Vec<_> =
+        (90..100).filter_map(|second| watch.look(at(second), [30 * second, 870 + 30 * (second - 89), 2610])).collect();
+    assert_eq!(said.len(), 7, "after a hundred pictures: {said:?}");
+}

@@ -398,3 +398,43 @@ fn the_first_fragment_says_how_long_its_frame_has_waited_to_those_who_understand
     let waits: Vec<_> = headers(&fragments).iter().map(|header| header.waited_ms).collect();
     assert_eq!(waits, [Some(83), Some(70)], "of one frame");
 }
+
+#[test]
+fn sound_is_not_as_old_as_the_picture_that_is_being_made() {
+    let (now, mut queue) = (epoch(), SendQueue::new(SendQueueConfig::default()));
+    queue.set_tells_waits(true);
+    queue.push(now, &rtp(true, 0, 0, 1, &[0x67, 66, 0, 30]));
+    pop_all(&mut queue, now, 1200);
+    let mut sound = rtp(true, 0, 0, 9, &[0xfc, 0xff, 0xfe]);
+    sound[1] = 0x80 | 98;
+    for packet in [sound, rtp(true, 1, 1, 1, &[REFERENCE, 7])] {
+        queue.set_waited_raw(30 * MS);
+        queue.push(now, &packet);
+    }
+    let waits: Vec<_> = headers(&pop_all(&mut queue, now, 1200)).iter().map(|header| header.waited_ms).collect();
+    assert_eq!(waits, [Some(0), Some(30)]);
+}
+
+#[test]
+fn the_rest_of_a_frame_that_the_other_side_would_not_show_is_not_sent() {
+    let now = epoch();
+    for (waited_ms, leaves_until_ms) in [(0, 500), (150, 350), (400, 300)] {
+        let mut queue = queue();
+        queue.set_waited_raw(waited_ms * MS);
+        queue.push(now, &frame(0, IDR, 2500));
+        assert!(queue.pop_fragment(now, 1200, &mut Vec::new()).is_some());
+        let mut rest =
+            |ms| queue.pop_fragment(now + ms * MS, 1200, &mut Vec::new()).map(|info| info.header.flags.abandoned);
+        assert_eq!((rest(leaves_until_ms - 1), rest(leaves_until_ms)), (Some(false), Some(true)), "{waited_ms}");
+    }
+}
+
+#[test]
+fn what_is_no_rtp_and_streams_that_begin_anew_are_counted() {
+    let (now, mut queue) = (epoch(), queue());
+    for packet in [frame(0, IDR, 100), vec![7; 30], frame(1, REFERENCE, 100), rtp(true, 9, 9, 5, &[IDR, 7]), vec![0]] {
+        queue.push(now, &packet);
+    }
+    let QueueCounters { packets_not_rtp, began_anew, .. } = *queue.counters();
+    assert_eq!((packets_not_rtp, began_anew), (2, 1));
+}
