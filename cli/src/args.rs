@@ -125,7 +125,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "rtp://ADDRESS:PORT", help_heading = "MAVLink and video")]
     pub video_in: Vec<VideoSpec>,
     /// What makes the camera's pictures and is told how much the link carries: majestic:root:PASSWORD@HOST is a camera with
-    /// OpenIPC (better in the file: who may list processes sees it here),
+    /// OpenIPC (better in a file that only aquila may read: who may list processes sees it here),
     /// v4l2:DEVICE one of the kernel's that encodes itself, exec:COMMAND starts a program that gets lines of JSON [video.encoder]
     #[arg(long, value_name = "ENCODER", help_heading = "MAVLink and video")]
     pub encoder: Option<EncoderSpec>,

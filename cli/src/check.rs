@@ -252,7 +252,13 @@ fn describe_video(video: &VideoSettings, out: &mut impl Write) -> io::Result<()>
     }
     if !video.inputs.is_empty() {
         let EncoderRange { least, most, .. } = video.range;
-        writeln!(out, "  pictures   of {} to {} kbit/s", least.0 / 1000, most.0 / 1000)?;
+        match video.camera.is_some() || video.encoder.is_some() {
+            true => writeln!(out, "  pictures   of {} to {} kbit/s", least.0 / 1000, most.0 / 1000)?,
+            false => writeln!(
+                out,
+                "  pictures   of as many bits as their camera makes: nothing tells it what the link carries"
+            )?,
+        }
         let VideoParity { share, frames, repeat } = video.parity;
         let parity = if share > 0.0 { format!("{share} of it over {frames} frames") } else { "none".to_owned() };
         let repeats = if repeat { "; what is lost is sent again" } else { "" };

@@ -42,7 +42,7 @@ pub enum LoadError {
         column: usize,
         /// What is wrong, and what would be right.
         message: String,
-        /// The line.
+        /// The line, but for a password.
         excerpt: String,
     },
 }
@@ -59,7 +59,9 @@ fn parse(path: &Path, text: &str) -> Result<File, LoadError> {
         let before = &text[..text.floor_char_boundary(start)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let excerpt = text.lines().nth(line - 1).unwrap_or_default().trim_end().to_owned();
+        let excerpt = text.lines().nth(line - 1).unwrap_or_default().trim_end();
+        let excerpt =
+            excerpt.split_once("majestic:").map_or(excerpt.to_owned(), |(before, _)| format!("{before}majestic:..."));
         LoadError::Parse { path: path.to_owned(), line, column, message: error.message().to_owned(), excerpt }
     })
 }

@@ -33,6 +33,21 @@ fn resolve(text: &str, side: Side) -> Result<Settings, Invalid> {
     Settings::resolve(file, side, &environment())
 }
 
+#[test]
+fn a_line_with_a_mistake_is_shown_without_its_password() {
+    for line in [
+        r#"encoder = "majestic:root:p\w secret@cam""#,
+        r#"encoder = "majestic:root:secret@cam/""#,
+        r#"encoder = "majestic:root:se"cret@cam""#,
+    ] {
+        let error = read(&format!("[video]\n{line}")).expect_err(line).to_string();
+        assert!(
+            error.contains(":2:") && error.contains(r#"encoder = "majestic:..."#) && !error.contains("cret"),
+            "{error}"
+        );
+    }
+}
+
 fn shown(settings: &Settings) -> String {
     format!("{settings:?}")
 }

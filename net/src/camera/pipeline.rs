@@ -1,6 +1,8 @@
 //! The pipeline. Its pictures come out as RTP and go to the node's own camera port, as any camera's do; what is in front of its
 //! encoder asks the node for each picture whether to encode it, and at what rate.
 
+use std::fmt;
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +70,8 @@ pub struct GstCamera {
 const SHARE: f64 = 0.01;
 /// The bus and the requests are looked at this often.
 const TICK: Duration = Duration::from_millis(5);
+/// That there is nothing to film is told again after this.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// A pipeline that is told to stop does so within this.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -159,10 +163,55 @@ impl Drop for Playing {
 
 impl Playing {
     /// Why it has ended, or might as well have.
-    fn ended(&mut self) -> Option<String> {
+    fn ended(&mut self) -> Option<Ended> {
         let Passed { filmed, begun, made } = &*self.passed;
         let passed = [filmed, begun, made].map(|count| count.load(Ordering::Relaxed));
-        said(&self.pipeline).or_else(|| self.watch.look(Instant::now(), passed).map(str::to_owned))
+        said(&self.pipeline).map(Ended::Said).or_else(|| self.watch.look(Instant::now(), passed))
+    }
+}
+
+/// Why a pipeline is of no use any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ended {
+    /// It says so.
+    Said(String),
+    /// No picture comes.
+    NotFilming,
+    /// The encoder makes nothing of those that come.
+    NotEncoding,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(reason) => f.write_str(reason),
+            Self::NotFilming => f.write_str("no picture has come for 10 s"),
+            Self::NotEncoding => f.write_str("the encoder makes nothing of what it is given"),
+        }
+    }
+}
+
+/// A pipeline that is being stopped. That lasts for as long as its driver or its encoder hangs, which only they can end: until then no other one is
+/// begun, since it would find the camera in use.
+struct Stopping {
+    thread: JoinHandle<()>,
+    since: Instant,
+    is_told: bool,
+}
+
+impl Stopping {
+    fn begin(playing: Playing) -> io::Result<Self> {
+        let thread = std::thread::Builder::new().name("camera-stops".into()).spawn(move || drop(playing))?;
+        Ok(Self { thread, since: Instant::now(), is_told: false })
+    }
+
+    /// Whether it lasts; where it lasts long the log tells of it.
+    fn lasts(&mut self) -> bool {
+        let lasts = !self.thread.is_finished();
+        if lasts && self.since.elapsed() >= GRACE && !std::mem::replace(&mut self.is_told, true) {
+            tracing::warn!("the camera does not stop, and is not started again before it has");
+        }
+        lasts
     }
 }
 
@@ -255,6 +304,8 @@ impl Film {
     /// Until told to stop: passes requests on, and starts the pipeline again when it has ended.
     fn serve(mut self, first: Playing, stop: &AtomicBool) {
         let (mut playing, mut again, mut pauses) = (Some(first), Instant::now(), Pauses::new());
+        let mut stopping: Option<Stopping> = None;
+        let mut told_not_filming: Option<Instant> = None;
         let mut heard = CameraWishes::default();
         while !stop.load(Ordering::Relaxed) {
             // Rates and pauses it asks for itself.
@@ -263,12 +314,31 @@ impl Film {
                 self.recovery.store(true, Ordering::Relaxed);
             }
             heard = wishes;
-            let ended = playing.as_mut().and_then(|playing| Some((playing.ended()?, playing.began.elapsed())));
-            if let Some((reason, ran)) = ended {
-                let pause = pauses.after(ran);
-                tracing::warn!(reason, ?pause, "the camera has ended; starting it again");
-                (playing, again) = (None, Instant::now() + pause);
+            if let Some(reason) = playing.as_mut().and_then(Playing::ended)
+                && let Some(ended) = playing.take()
+            {
+                let now = Instant::now();
+                // One that waits for pictures finds them as soon as they come, and may wait for hours.
+                let pause = match reason {
+                    Ended::NotFilming => Duration::ZERO,
+                    _ => pauses.after(ended.began.elapsed()),
+                };
+                let is_new = |told: Instant| now.saturating_duration_since(told) >= TOLD_AGAIN;
+                if reason != Ended::NotFilming || told_not_filming.is_none_or(is_new) {
+                    tracing::warn!(%reason, ?pause, "the camera has ended; starting it again");
+                    told_not_filming = (reason == Ended::NotFilming).then_some(now);
+                }
+                again = now + pause;
+                match Stopping::begin(ended) {
+                    Ok(begun) => stopping = Some(begun),
+                    Err(error) => tracing::warn!(%error, "no thread to stop the camera on"),
+                }
             }
+            if stopping.as_mut().is_some_and(Stopping::lasts) {
+                std::thread::sleep(TICK);
+                continue;
+            }
+            stopping = None;
             if playing.is_none() && Instant::now() >= again {
                 match self.play() {
                     Ok(started) => playing = Some(started),
@@ -284,7 +354,7 @@ impl Film {
     }
 }
 
-/// Sees when a pipeline stands still though nobody says so: a driver may hang, and so may an encoder that is given what it does not like.
+/// Sees when a pipeline stands still though nobody says so.
 #[derive(Debug)]
 struct Watch {
     /// Pictures filmed, and when that was another number.
@@ -304,7 +374,7 @@ impl Watch {
     }
 
     /// Takes how many pictures were filmed and given to the encoder by now, and packets made; says why the pipeline had better begin anew, if it had.
-    fn look(&mut self, now: Instant, [filmed, begun, made]: [u64; 3]) -> Option<&'static str> {
+    fn look(&mut self, now: Instant, [filmed, begun, made]: [u64; 3]) -> Option<Ended> {
         if filmed != self.filmed.0 {
             self.filmed = (filmed, now);
         }
@@ -313,10 +383,10 @@ impl Watch {
         }
         let stands = |since: Instant| now.saturating_duration_since(since) >= STANDS;
         if stands(self.filmed.1) {
-            return Some("no picture has come for 10 s");
+            return Some(Ended::NotFilming);
         }
         let owes = begun - self.made.2 > KEPT && stands(self.made.1);
-        owes.then_some("the encoder makes nothing of what it is given")
+        owes.then_some(Ended::NotEncoding)
     }
 }
 

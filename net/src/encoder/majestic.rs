@@ -6,7 +6,7 @@
 //! if that was wanted for 0.3 s; up by a quarter at least, to the least that was wanted in 10 s; 120 in an hour, of which 20 may be made
 //! at once and the others come one every 36 s. It is told a share of what lasts, not what works off the queue of the moment: a
 //! recovery point of a camera that makes one each second is such a queue. A camera that does not answer within 2 s, or answers with an
-//! error, is asked again; that is logged once until it answers. What it has surely not done does not count; what it may have
+//! error, is asked again; that is logged once until it does as asked. What it has surely not done does not count; what it may have
 //! done does, and is asked again less and less often, down to every 36 s.
 //!
 //! It cannot pause, and is not told when frames had better not be encoded: what it makes then is left out behind it.
@@ -56,10 +56,10 @@ pub struct Login {
 }
 
 impl Login {
-    /// Reads `USER:PASSWORD`; `None` if it is not that, or has what RFC 7617 does not allow.
+    /// Reads `USER:PASSWORD`; `None` if it is not that, or has what RFC 7617 does not allow, or is an address with a scheme.
     pub fn read(text: &str) -> Option<Self> {
         let (user, password) = text.split_once(':')?;
-        let is_allowed = !user.is_empty() && !text.chars().any(char::is_control);
+        let is_allowed = !user.is_empty() && !user.contains('/') && !text.chars().any(char::is_control);
         is_allowed.then(|| Self { user: user.to_owned(), password: password.to_owned() })
     }
 
@@ -96,7 +96,7 @@ pub(super) async fn serve(host: String, login: Option<Login>, mut camera: watch:
     let mut steps = Steps::new(STEPS);
     let mut heard = CameraWishes::default();
     let (mut idr, mut idr_from) = (false, Instant::now());
-    let mut is_silent = false;
+    let mut is_silent = [false; 2];
     loop {
         let due = steps.due().into_iter().chain(idr.then_some(idr_from)).min();
         tokio::select! {
@@ -129,20 +129,21 @@ pub(super) async fn serve(host: String, login: Option<Login>, mut camera: watch:
                 (Err(ureq::Error::StatusCode(400..500)), Asked::Idr) => {}
                 (Err(_), Asked::Idr) => (idr, idr_from) = (true, Instant::now() + IDR_AGAIN),
             }
+            let is_silent = &mut is_silent[what as usize];
             match &answer {
-                Ok(()) if is_silent => tracing::info!(host, "the camera answers again"),
-                Err(ureq::Error::StatusCode(401 | 403)) if !is_silent => tracing::warn!(
+                Ok(()) if *is_silent => tracing::info!(host, path, "the camera does as asked again"),
+                Err(ureq::Error::StatusCode(401 | 403)) if !*is_silent => tracing::warn!(
                     host,
                     path,
                     with_a_login = login.is_some(),
                     "the camera lets only its root do that: write majestic:root:PASSWORD@HOST, with the password of its SSH; trying on"
                 ),
-                Err(error) if !is_silent => {
+                Err(error) if !*is_silent => {
                     tracing::warn!(host, path, %error, "the camera does not do as asked; trying on")
                 }
                 _ => {}
             }
-            is_silent = answer.is_err();
+            *is_silent = answer.is_err();
         }
     }
 }
@@ -382,7 +383,7 @@ mod tests {
         assert!(timeout(2 * PATIENCE, listener.accept()).await.is_err(), "nothing more");
         let lines = log.lines();
         let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-        assert_eq!([count("does not do as asked"), count("timeout"), count("answers again")], [1; 3], "{lines:?}");
+        assert_eq!([count("does not do as asked"), count("timeout"), count("does as asked again")], [1; 3], "{lines:?}");
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
     }

@@ -9,6 +9,8 @@ mod steps;
 mod v4l2;
 
 use std::fmt;
+use std::net::Ipv6Addr;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -57,15 +59,17 @@ pub enum EncoderSpec {
 /// Why a text does not say how to reach an encoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseEncoderError {
-    /// None that we know.
+    /// None that we know: what stands in front of the first colon. Behind it there may be a password.
     #[error(
         "'{0}' is no encoder: write majestic:HOST for a camera with OpenIPC, v4l2:/dev/videoN for a camera of the kernel's that encodes, or exec:COMMAND for a program that is told what \
          to do on its standard input"
     )]
     Unknown(String),
-    /// Not a host.
-    #[error("'{0}' is no host: write for example majestic:192.168.1.10, or majestic:192.168.1.10:8080")]
-    Host(String),
+    /// Not a host. Which is not said: it may be a login whose host was forgotten.
+    #[error(
+        "that is no host: write for example majestic:192.168.1.10, majestic:192.168.1.10:8080, or majestic:root:PASSWORD@192.168.1.10"
+    )]
+    Host,
     /// Not a user and a password.
     #[error(
         "in front of the host is USER:PASSWORD, for example majestic:root:PASSWORD@192.168.1.10; root is who may set a bit rate"
@@ -88,15 +92,24 @@ impl FromStr for EncoderSpec {
                 // A password may have any of it, a host none.
                 let (login, host) = text.rsplit_once('@').map_or((None, text), |(login, host)| (Some(login), host));
                 let login = login.map(|login| Login::read(login).ok_or(ParseEncoderError::Login)).transpose()?;
-                let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-                match !host.is_empty() && host.chars().all(is_host) && !host.starts_with(':') {
-                    true => Ok(Self::Majestic(host.to_owned(), login)),
-                    false => Err(ParseEncoderError::Host(host.to_owned())),
-                }
+                if is_host(host) { Ok(Self::Majestic(host.to_owned(), login)) } else { Err(ParseEncoderError::Host) }
             }
-            _ => Err(ParseEncoderError::Unknown(text.to_owned())),
+            other => Err(ParseEncoderError::Unknown(other.map_or(text, |(kind, _)| kind).to_owned())),
         }
     }
+}
+
+/// A name or an address, that of IPv6 in brackets, with a port or none.
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (text, None),
+    };
+    let is_name = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)),
+    };
+    is_name && port.is_none_or(|port| port.parse::<NonZeroU16>().is_ok())
 }
 
 /// As it is written, but for a password.
@@ -177,6 +190,11 @@ mod tests {
             "majestic::secret@camera",
             "majestic:ro\not:secret@camera",
             "majestic:root:secret@",
+            "majestic:root:secret",
+            "majestic:camera:0",
+            "majestic:[fd00::x]",
+            "majestic://root:secret@camera",
+            "Majestic:root:secret@camera",
             "",
             "cat",
             "exec",
@@ -184,7 +202,8 @@ mod tests {
             "exec:  ",
             "http://x",
         ] {
-            assert!(wrong.parse::<EncoderSpec>().is_err(), "{wrong}");
+            let error = wrong.parse::<EncoderSpec>().expect_err(wrong).to_string();
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 }

@@ -41,7 +41,9 @@ struct Camera {
     seen: QueueCounters,
     /// When something last came, or it was asked for nothing.
     heard: Option<Instant>,
+    /// Silence of which the log tells.
     is_silent: bool,
+    told_silence: Option<Instant>,
     not_rtp: Told,
     anew: Told,
 }
@@ -109,7 +111,8 @@ impl Camera {
             tracing::info!(flow, "the camera films again");
         }
         let silence = self.heard.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        if silence >= SILENT && !std::mem::replace(&mut self.is_silent, true) {
+        if silence >= SILENT && !self.is_silent && is_due(self.told_silence, now) {
+            (self.is_silent, self.told_silence) = (true, Some(now));
             tracing::warn!(flow, ?silence, "nothing comes from the camera any more");
         }
     }
@@ -206,6 +209,10 @@ mod tests {
         assert!(matches!(&lines[..], [line] if line.contains("nothing comes")), "{lines:?}");
         let lines = trial.films(900, 1, ASKED);
         assert!(matches!(&lines[..], [line] if line.contains("films again")), "{lines:?}");
+        // One that films so each few seconds.
+        let lines: Vec<_> =
+            (0..10).flat_map(|_| [trial.films(900, 1, ASKED), trial.films(0, 5, ASKED)]).flatten().collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
     }
 
     #[test]

@@ -280,7 +280,7 @@ pub struct VideoInputStatus {
     pub dropped: u64,
     /// Packets of others than the camera, dropped.
     pub foreign: u64,
-    /// Packets that were lost before they came here, from gaps in their numbers.
+    /// Packets that the session did not get though others behind them came, from gaps in their numbers: lost on their way here, or dropped.
     pub missing: u64,
     /// Packets that are no RTP.
     #[serde(default)]

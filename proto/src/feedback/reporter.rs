@@ -17,8 +17,8 @@ const DRIFT: f64 = 0.002;
 pub(super) struct ReporterClock {
     /// What the newest report showed that was believed, unwrapped.
     newest_us: Option<u64>,
-    /// What it was ahead of ours at first, or after it leapt and stayed there, and when, by ours.
-    ahead: (i64, u64),
+    /// What it is ahead of ours.
+    ahead: Option<Ahead>,
     /// What it was ahead in a report that was not believed, and how many there were like it.
     leapt: Option<(i64, u32)>,
     /// What it was ahead in a report that was not believed since it had fallen behind, and when that came.
@@ -33,6 +33,35 @@ pub(super) enum Impossible {
     FellBehind,
 }
 
+/// What a clock is ahead of ours: so much at least, and at most, each as a report showed and with when it came. A report that came at once shows the
+/// least of it, one that left as early as it can have the most.
+#[derive(Debug, Clone, Copy)]
+struct Ahead {
+    least: (i64, u64),
+    most: (i64, u64),
+}
+
+impl Ahead {
+    fn new(shown_us: i64, took_us: u64, now_us: u64) -> Self {
+        Self { least: (shown_us, now_us), most: (shown_us.saturating_add_unsigned(took_us), now_us) }
+    }
+
+    /// What another report does not allow, beyond what clocks that differ do: less than the least, or more than the most.
+    fn excess(&mut self, shown_us: i64, took_us: u64, now_us: u64) -> (u64, u64) {
+        let other = Self::new(shown_us, took_us, now_us);
+        let drift = |since_us: u64| (now_us.saturating_sub(since_us) as f64 * DRIFT) as i64;
+        let (least_us, most_us) = (self.least.0 - drift(self.least.1), self.most.0 + drift(self.most.1));
+        if other.least.0 >= least_us {
+            self.least = other.least;
+        }
+        if other.most.0 <= most_us {
+            self.most = other.most;
+        }
+        let beyond = |more_us: i64, than_us: i64| more_us.saturating_sub(than_us).max(0) as u64;
+        (beyond(least_us, other.most.0), beyond(other.least.0, most_us))
+    }
+}
+
 impl ReporterClock {
     /// What it showed last; before the first report what `shown_us` is to be taken for: clocks begin anywhere, and half a wrap up keeps them
     /// positive.
@@ -40,56 +69,46 @@ impl ReporterClock {
         self.newest_us.unwrap_or((1 << 33) + u64::from(shown_us))
     }
 
-    /// A report that left at `clock_us` by it comes at `now_us` by ours. It has taken `took_us` at most: so long ago left what it tells of.
+    /// A report that left at `clock_us` by it comes at `now_us` by ours. It has taken `took_us` at most: so long ago left what it tells of; `None`
+    /// if it tells of nothing.
     pub fn on_report(&mut self, clock_us: u64, now_us: u64, took_us: Option<u64>) -> Result<(), Impossible> {
-        let ahead_us = clock_us as i64 - now_us as i64;
-        let Some(newest_us) = self.newest_us else {
-            (self.newest_us, self.ahead) = (Some(clock_us), (ahead_us, now_us));
-            return Ok(());
-        };
+        let newest_us = self.newest_us.unwrap_or(clock_us);
         if clock_us + TOLERATED_US < newest_us {
             return Err(Impossible::WentBack);
         }
-        let (before_us, since_us) = self.ahead;
-        let drift_us = (now_us.saturating_sub(since_us) as f64 * DRIFT) as u64;
-        let differs_us = before_us.abs_diff(ahead_us).saturating_sub(TOLERATED_US + drift_us);
-        if ahead_us > before_us && differs_us > 0 {
-            self.leaps(ahead_us, now_us)?;
-        }
-        if let Some(took_us) = took_us
-            && ahead_us < before_us
-        {
-            match differs_us > took_us {
-                true if clock_us < newest_us => return Err(Impossible::WentBack),
-                true => self.falls_behind(ahead_us, now_us, took_us)?,
-                false => self.behind = None,
+        if let Some(took_us) = took_us {
+            let shown_us = clock_us as i64 - now_us as i64;
+            let ahead = self.ahead.get_or_insert(Ahead::new(shown_us, took_us, now_us));
+            let (less_us, more_us) = ahead.excess(shown_us, took_us, now_us);
+            let is_believed = match () {
+                () if more_us > TOLERATED_US => self.leaps(shown_us),
+                () if less_us > TOLERATED_US && clock_us < newest_us => Err(Impossible::WentBack),
+                () if less_us > TOLERATED_US => self.falls_behind(shown_us, now_us, took_us),
+                () => Ok(false),
+            };
+            if is_believed? {
+                self.ahead = Some(Ahead::new(shown_us, took_us, now_us));
             }
+            (self.leapt, self.behind) = (None, None);
         }
-        self.leapt = None;
         self.newest_us = Some(newest_us.max(clock_us));
         Ok(())
     }
 
-    fn leaps(&mut self, ahead_us: i64, now_us: u64) -> Result<(), Impossible> {
-        let alike = self.leapt.filter(|(before_us, _)| before_us.abs_diff(ahead_us) < TOLERATED_US);
-        let (first_us, count) = alike.map_or((ahead_us, 1), |(first_us, count)| (first_us, count + 1));
+    /// Whether it is believed.
+    fn leaps(&mut self, shown_us: i64) -> Result<bool, Impossible> {
+        let alike = self.leapt.filter(|(before_us, _)| before_us.abs_diff(shown_us) < TOLERATED_US);
+        let (first_us, count) = alike.map_or((shown_us, 1), |(first_us, count)| (first_us, count + 1));
         self.leapt = Some((first_us, count));
-        if count < ALIKE {
-            return Err(Impossible::Leapt);
-        }
-        self.ahead = (ahead_us, now_us);
-        Ok(())
+        if count < ALIKE { Err(Impossible::Leapt) } else { Ok(true) }
     }
 
-    fn falls_behind(&mut self, ahead_us: i64, now_us: u64, took_us: u64) -> Result<(), Impossible> {
-        let goes_on = |(first_us, _): &(i64, u64)| first_us.abs_diff(ahead_us) < GOES_ON_WITHIN_US + took_us;
-        let (first_us, since_us) = self.behind.filter(goes_on).unwrap_or((ahead_us, now_us));
+    /// Whether it is believed.
+    fn falls_behind(&mut self, shown_us: i64, now_us: u64, took_us: u64) -> Result<bool, Impossible> {
+        let goes_on = |(first_us, _): &(i64, u64)| first_us.abs_diff(shown_us) < GOES_ON_WITHIN_US + took_us;
+        let (first_us, since_us) = self.behind.filter(goes_on).unwrap_or((shown_us, now_us));
         self.behind = Some((first_us, since_us));
-        if now_us.saturating_sub(since_us) < GOES_ON_US {
-            return Err(Impossible::FellBehind);
-        }
-        (self.ahead, self.behind) = ((ahead_us, now_us), None);
-        Ok(())
+        if now_us.saturating_sub(since_us) < GOES_ON_US { Err(Impossible::FellBehind) } else { Ok(true) }
     }
 }
 
@@ -127,25 +146,29 @@ mod tests {
         let mut clock = ReporterClock::default();
         let mut leaps = 0;
         for n in 0..3_000u64 {
-            leaps += u32::from(clock.on_report(77 * SECOND + n * 15_000, n * 10_000, None).is_err());
+            leaps += u32::from(clock.on_report(77 * SECOND + n * 15_000, n * 10_000, Some(60_000)).is_err());
         }
         // Half a second more each second: a second every two, and seven reports until it is believed.
-        assert_eq!(leaps, 14 * 7);
+        assert_eq!(leaps, 13 * 7);
     }
 
     #[test]
     fn one_that_leaps_is_not_unless_it_stays_there() {
         let mut clock = ReporterClock::default();
-        assert_eq!(clock.on_report(100 * SECOND, 0, None), Ok(()));
+        assert_eq!(clock.on_report(100 * SECOND, 0, Some(60_000)), Ok(()));
         for n in 1..20 {
             let leap = 100 + 7 * n * n;
-            assert_eq!(clock.on_report(leap * SECOND, n * 10_000, None), Err(Impossible::Leapt), "{n}");
+            assert_eq!(clock.on_report(leap * SECOND, n * 10_000, Some(60_000)), Err(Impossible::Leapt), "{n}");
         }
         for n in 1..8 {
-            assert_eq!(clock.on_report(5_000 * SECOND + n * 10_000, n * 10_000, None), Err(Impossible::Leapt), "{n}");
+            assert_eq!(
+                clock.on_report(5_000 * SECOND + n * 10_000, n * 10_000, Some(60_000)),
+                Err(Impossible::Leapt),
+                "{n}"
+            );
         }
-        assert_eq!(clock.on_report(5_000 * SECOND + 80_000, 80_000, None), Ok(()));
-        assert_eq!(clock.on_report(5_000 * SECOND + 90_000, 90_000, None), Ok(()));
+        assert_eq!(clock.on_report(5_000 * SECOND + 80_000, 80_000, Some(60_000)), Ok(()));
+        assert_eq!(clock.on_report(5_000 * SECOND + 90_000, 90_000, Some(60_000)), Ok(()));
     }
 
     #[test]
@@ -168,5 +191,28 @@ mod tests {
         let mut goes_on = |n: u64| clock.on_report(100 * SECOND + n * 10_000, 60 * SECOND + n * 10_000, Some(60_000));
         (0..300).for_each(|n| assert_eq!(goes_on(n), Err(Impossible::FellBehind), "{n}"));
         (300..900).for_each(|n| assert_eq!(goes_on(n), Ok(()), "{n}"));
+    }
+
+    #[test]
+    fn one_that_began_behind_what_others_sent_has_not_leapt_while_that_drains() {
+        for (late_us, drains) in [(3 * SECOND, 0.2), (8 * SECOND, 0.5), (30 * SECOND, 1.0)] {
+            let mut clock = ReporterClock::default();
+            for n in 0..10_000u64 {
+                let left_us = n * 10_000;
+                let late_us = late_us.saturating_sub((left_us as f64 * drains) as u64);
+                let told = clock.on_report(77 * SECOND + left_us, left_us + late_us + 20_000, Some(late_us + 40_000));
+                assert_eq!(told, Ok(()), "{n} of {late_us} {drains}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_hour_is_no_excuse_for_a_leap() {
+        let mut clock = ReporterClock::default();
+        for n in 0..36_000u64 {
+            assert_eq!(clock.on_report(n * 100_000, n * 100_000 + 20_000, Some(60_000)), Ok(()), "{n}");
+        }
+        assert_eq!(clock.on_report(3_602 * SECOND, 3_600 * SECOND, Some(60_000)), Err(Impossible::Leapt));
+        assert_eq!(clock.on_report(3_601 * SECOND, 3_603 * SECOND, Some(60_000)), Err(Impossible::FellBehind));
     }
 }

@@ -121,7 +121,7 @@ pub struct QueueCounters {
     pub packets_ignored: u64,
     /// Packets that a gap in the RTP sequence numbers shows to be lost before they came here.
     pub packets_missing: u64,
-    /// Datagrams that are neither RTP nor RTCP.
+    /// Datagrams that are neither RTP nor RTCP, where the codec is not [`Codec::Opaque`].
     pub packets_not_rtp: u64,
     /// Times that a stream of pictures began in place of another: the camera was started again, or is another one.
     pub began_anew: u64,
@@ -267,7 +267,7 @@ impl SendQueue {
             }
             Datagram::Rtcp => self.append_beside(now, packet),
             Datagram::Other => {
-                self.counters.packets_not_rtp += 1;
+                self.counters.packets_not_rtp += u64::from(self.config.codec != Codec::Opaque);
                 self.end_open();
                 let outcome = self.append(now, packet, PacketKind::Unknown);
                 self.end_open();

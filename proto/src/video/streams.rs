@@ -14,6 +14,8 @@ pub(super) struct Streams {
     streams: Vec<Stream>,
     /// The one that a picture came of last.
     picture: Option<StreamId>,
+    /// A picture has come, or a part of one.
+    has_shown: bool,
 }
 
 /// SSRC and payload type.
@@ -41,13 +43,13 @@ pub(super) struct Seen {
     pub needs_recovery: bool,
     /// It is of no picture, and there is one beside it.
     pub is_beside: bool,
-    /// It is the first that counts of a picture's stream that was not there before, or counts anew: the camera was started again, or is another one.
+    /// There was a picture, and this is the first that counts of a stream that was not there before, or counts anew: the camera was started again, or is another one.
     pub begins_anew: bool,
 }
 
 impl Streams {
     pub(super) fn new(configured: Codec) -> Self {
-        Self { configured, streams: Vec::new(), picture: None }
+        Self { configured, streams: Vec::new(), picture: None, has_shown: false }
     }
 
     /// The codec as configured, or as found in the stream that a picture came of last.
@@ -73,11 +75,14 @@ impl Streams {
         self.picture = Some(id);
         let stream = &mut self.streams[index];
         let mut needs_recovery = missing > 0;
-        let begins_anew = stream.begins && kind > PacketKind::Disposable && !is_delimiter(packet.payload);
-        if begins_anew {
+        let counts = kind > PacketKind::Disposable && !is_delimiter(packet.payload);
+        let begins = stream.begins && counts;
+        if begins {
             needs_recovery |= kind != PacketKind::Recovery;
             stream.begins = false;
         }
+        let begins_anew = begins && self.has_shown;
+        self.has_shown |= counts && self.is_picture(&self.streams[index]);
         Seen { kind, missing, needs_recovery, is_beside: false, begins_anew }
     }
 

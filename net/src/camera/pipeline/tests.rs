@@ -337,7 +337,7 @@ fn a_pipeline_that_stands_still_is_found_and_one_that_is_told_to_wait_is_not() {
     let began = Instant::now();
     let at = |seconds: u64| began + Duration::from_secs(seconds);
     let mut watch = Watch::new(began);
-    assert_eq!([watch.look(at(9), [0; 3]), watch.look(at(10), [0; 3])], [None, Some("no picture has come for 10 s")]);
+    assert_eq!([watch.look(at(9), [0; 3]), watch.look(at(10), [0; 3])], [None, Some(Ended::NotFilming)]);
     // Thirty a second; for a minute none is given to the encoder, then it makes nothing of them.
     let mut watch = Watch::new(began);
     for second in 0..30 {
@@ -349,4 +349,23 @@ fn a_pipeline_that_stands_still_is_found_and_one_that_is_told_to_wait_is_not() {
     let said: Vec<_> =
         (90..100).filter_map(|second| watch.look(at(second), [30 * second, 870 + 30 * (second - 89), 2610])).collect();
     assert_eq!(said.len(), 7, "after a hundred pictures: {said:?}");
+}
+
+#[test]
+fn one_that_hangs_in_an_element_is_waited_for_aside() {
+    gst::init().unwrap();
+    // It sleeps behind each picture, and nothing wakes it.
+    let text = "videotestsrc is-live=true ! identity sleep-time=4000000 ! fakesink";
+    let pipeline = gst::parse::launch(text).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let began = Instant::now();
+    let playing = Playing { pipeline, began, passed: Arc::default(), watch: Watch::new(began) };
+    std::thread::sleep(Duration::from_millis(500));
+    let mut stopping = Stopping::begin(playing).unwrap();
+    assert!(stopping.lasts() && !stopping.is_told);
+    while stopping.lasts() {
+        std::thread::sleep(TICK);
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+    assert!(stopping.is_told);
 }
