@@ -383,7 +383,11 @@ mod tests {
         assert!(timeout(2 * PATIENCE, listener.accept()).await.is_err(), "nothing more");
         let lines = log.lines();
         let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-        assert_eq!([count("does not do as asked"), count("timeout"), count("does as asked again")], [1; 3], "{lines:?}");
+        assert_eq!(
+            [count("does not do as asked"), count("timeout"), count("does as asked again")],
+            [1; 3],
+            "{lines:?}"
+        );
         drop(sender);
         timeout(Duration::from_secs(5), task).await.expect("it ends with the node").unwrap();
     }

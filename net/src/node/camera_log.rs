@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use aquila_proto::session::CameraStats;
 use aquila_proto::video::QueueCounters;
 use aquila_proto::{Bitrate, ByteCount};
 
@@ -50,13 +51,13 @@ struct Camera {
 
 impl CameraLog {
     /// Takes what came of the cameras so far.
-    pub fn update(&mut self, now: Instant, asked: Asked, cameras: &[QueueCounters]) {
+    pub fn update(&mut self, now: Instant, asked: Asked, cameras: &[CameraStats]) {
         self.cameras.resize_with(cameras.len(), Camera::default);
-        for (flow, (camera, counters)) in self.cameras.iter_mut().zip(cameras).enumerate() {
+        for (flow, (camera, CameraStats { counters, .. })) in self.cameras.iter_mut().zip(cameras).enumerate() {
             camera.update(now, asked, flow, counters);
         }
         let Some(rate) = asked.rate else { return self.made.clear() };
-        let sent = ByteCount(cameras.iter().map(|counters| counters.bytes_in.0).sum());
+        let sent = ByteCount(cameras.iter().map(|camera| camera.counters.bytes_in.0).sum());
         self.made.push_back((now, sent, rate));
         while self.made.get(1).is_some_and(|(at, ..)| now.saturating_duration_since(*at) >= 2 * SPAN) {
             self.made.pop_front();
@@ -169,7 +170,11 @@ mod tests {
                 self.now += TICK;
                 self.counters.packets_in += u64::from(kbps > 0);
                 self.counters.bytes_in += ByteCount(kbps * 1000 / 8 / 4);
-                self.cameras.update(self.now, asked, &[self.counters]);
+                self.cameras.update(
+                    self.now,
+                    asked,
+                    &[CameraStats { counters: self.counters, ..CameraStats::default() }],
+                );
             }
             self.log.lines().split_off(before)
         }

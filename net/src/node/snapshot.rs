@@ -7,7 +7,7 @@ use aquila_proto::aerotp::RadioStats;
 use aquila_proto::cc::Radio;
 use aquila_proto::mavlink::QueueState;
 use aquila_proto::mavlink::router::{DropReason, RouterStats};
-use aquila_proto::session::{BearerStats, Stats};
+use aquila_proto::session::{BearerStats, CameraStats, Stats};
 use aquila_proto::{ByteCount, Class};
 
 use super::NodeConfig;
@@ -228,10 +228,11 @@ fn video(stats: &Stats, cameras: &[VideoInput], viewers: &VideoOutput) -> VideoS
 fn camera(camera: &VideoInput, stats: &Stats) -> VideoInputStatus {
     let counters = camera.counters();
     let came = stats.cameras.get(usize::from(camera.flow().number())).copied().unwrap_or_default();
+    let CameraStats { codec, counters: came } = came;
     VideoInputStatus {
         flow: camera.flow().number(),
         address: camera.local_addr().to_string(),
-        codec: camera.codec().to_string(),
+        codec: codec.to_string(),
         packets: counters.packets,
         bytes: counters.bytes,
         dropped: counters.dropped,

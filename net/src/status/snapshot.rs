@@ -270,7 +270,7 @@ pub struct VideoInputStatus {
     pub flow: u8,
     /// Where it is listened to.
     pub address: String,
-    /// As configured or found.
+    /// As configured or found in what came; `auto` while it is neither.
     pub codec: String,
     /// Packets received.
     pub packets: u64,

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use aquila_proto::ByteCount;
-use aquila_proto::video::Codec;
 use bytes::Bytes;
 use noq_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -33,7 +32,6 @@ pub struct VideoDatagram {
 #[derive(Debug)]
 pub struct VideoInput {
     flow: Flow,
-    codec: Codec,
     local: SocketAddr,
     receive_buffer: ByteCount,
     counters: Arc<Counters>,
@@ -77,17 +75,12 @@ impl VideoInput {
         let local = socket.local_addr()?;
         let counters = Arc::new(Counters::default());
         let task = tokio::spawn(run(socket, state, flow, to, Arc::clone(&counters)));
-        Ok(Self { flow, codec: spec.codec, local, receive_buffer, counters, task })
+        Ok(Self { flow, local, receive_buffer, counters, task })
     }
 
     /// The camera's number.
     pub fn flow(&self) -> Flow {
         self.flow
-    }
-
-    /// The codec as configured.
-    pub fn codec(&self) -> Codec {
-        self.codec
     }
 
     /// The address listened on.

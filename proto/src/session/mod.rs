@@ -42,7 +42,7 @@ pub use crate::sched::parcels::{ParcelFate, ParcelPort};
 pub use bearer::{BearerConfig, BearerCounters};
 pub use config::{SessionConfig, Side};
 pub use event::{Event, FrameTurn, LinkState, Output};
-pub use stats::{BearerStats, ClassStats, Counters, Stats};
+pub use stats::{BearerStats, CameraStats, ClassStats, Counters, Stats};
 
 use crate::cc::{Controller, EncoderLag, EncoderRange, LatelyTold, Load, Response};
 use crate::mavlink::treatment::Delivery;

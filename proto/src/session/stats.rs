@@ -10,7 +10,7 @@ use crate::cc::Radio;
 use crate::quantiles::{Quantiles, Summary};
 use crate::sched::outbox::OutboxDrops;
 use crate::sched::telemetry::TelemetryDrops;
-use crate::video::{QueueCounters, Reassembler, SendQueue};
+use crate::video::{Codec, QueueCounters, Reassembler, SendQueue};
 use crate::wire::datagram::Heartbeat;
 use crate::{BearerId, Bitrate, Class, Usage};
 
@@ -142,6 +142,21 @@ pub struct BearerStats {
     pub counters: BearerCounters,
 }
 
+/// What came of a camera.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CameraStats {
+    /// As configured, or found in what came.
+    pub codec: Codec,
+    /// Counters.
+    pub counters: QueueCounters,
+}
+
+impl CameraStats {
+    fn of(queue: &SendQueue) -> Self {
+        Self { codec: queue.codec(), counters: *queue.counters() }
+    }
+}
+
 /// Everything a status page shows.
 #[derive(Debug, Clone)]
 pub struct Stats {
@@ -168,7 +183,7 @@ pub struct Stats {
     /// Fill of the telemetry queue, 0 to 1.
     pub telemetry_fill: f64,
     /// What came of each camera here, by flow.
-    pub cameras: Vec<QueueCounters>,
+    pub cameras: Vec<CameraStats>,
     /// Video frames: taken from the camera.
     pub frames_in: u64,
     /// Sent whole.
@@ -243,7 +258,7 @@ impl Session {
             control_drops: self.outbox.drops(),
             telemetry_drops: self.telemetry_drops(),
             telemetry_fill: self.telemetry.fill(),
-            cameras: self.video_out.iter().map(SendQueue::counters).copied().collect(),
+            cameras: self.video_out.iter().map(CameraStats::of).collect(),
             frames_in: self.video_out.iter().map(|queue| queue.counters().frames_in).sum(),
             frames_sent: self.video_out.iter().map(|queue| queue.counters().frames_sent).sum(),
             frames_late: self.counters.frames_late,

@@ -138,6 +138,8 @@ def stream(bench, camera, codec):
     tap.run(first.process, 12)
     first.ended_by_us = True
     check(tap.received, "nothing came out in two seconds")
+    found = rig.air.status()["video"]["inputs"][0]["codec"]
+    check(found == codec, f"the status page calls it {found}")
     tap.forget()
     sender = bench.add(Program(bench, "camera", camera(codec, tap.port)))
     tap.run(sender.process, SECONDS + 12)
