@@ -162,8 +162,10 @@ mod tests {
             let (one, other) = (at(snr), at(snr + more));
             prop_assert!((0.0..=1.0).contains(&one.loss) && one.rate_bps > 0.0 && (0.0..=1.0).contains(&one.ccq));
             prop_assert!(other.mcs >= one.mcs);
-            // At a change of rate frames get lost again: by less than the change gains.
-            prop_assert!(other.goodput_bps() >= one.goodput_bps() * 0.999);
+            // At a change of rate frames get lost again: by less than the change gains. Where next to all is lost, what is not is as inexact as
+            // the last digits of one less it: eight products of the share that is lost.
+            let inexact = one.rate_bps.max(other.rate_bps) * 8.0 * f64::EPSILON;
+            prop_assert!(other.goodput_bps() >= one.goodput_bps() * 0.999 - inexact);
         }
     }
 }
