@@ -242,9 +242,10 @@ fn describe_video(video: &VideoSettings, out: &mut impl Write) -> io::Result<()>
         let rungs = sizes.as_ref().map(|sizes| sizes.rungs().iter().map(Rung::to_string).collect::<Vec<_>>());
         rungs.map_or_else(String::new, |rungs| format!(", in sizes {}", rungs.join(" ")))
     };
-    if let Some(CameraSetup { pipeline, sizes: own, h265 }) = &video.camera {
+    if let Some(CameraSetup { pipeline, sizes: own, h265, intra_refresh }) = &video.camera {
         let h265 = if *h265 { ", which may be one for H.265" } else { "" };
-        writeln!(out, "  films      {pipeline}{h265}{}", sizes(own))?;
+        let refresh = if *intra_refresh { ", refreshed bit by bit after losses where the encoder can" } else { "" };
+        writeln!(out, "  films      {pipeline}{h265}{}{refresh}", sizes(own))?;
     }
     if let Some(EncoderSetup { spec, kind, sizes: own }) = &video.encoder {
         let kind = if *kind == EncoderKind::Unknown { String::new() } else { format!(", {kind}") };

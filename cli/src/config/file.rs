@@ -89,6 +89,7 @@ pub struct Video {
     pub outputs: Option<Vec<Text<VideoSpec>>>,
     pub camera: Option<String>,
     pub h265: Option<bool>,
+    pub intra_refresh: Option<bool>,
     pub encoder: Option<Text<EncoderSpec>>,
     pub encoder_kind: Option<Text<EncoderKind>>,
     pub sizes: Option<Vec<Text<Rung>>>,

@@ -295,6 +295,11 @@ pub enum Invalid {
     /// What is chosen for a camera in this process only.
     #[error("[video] h265 is for camera = \"... ! encoder\": elsewhere the encoder is already chosen")]
     NotChosen,
+    /// What a camera in this process only can be set to.
+    #[error(
+        "[video] intra_refresh is for camera: a program behind encoder = \"exec:COMMAND\" answers a request for a recovery point as it likes"
+    )]
+    NotRefreshed,
     /// An encoder without a rate that it can make.
     #[error("[video] encoder_least must not be above encoder_most")]
     Range,
@@ -518,7 +523,11 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     let sizes = rungs.filter(|rungs| !rungs.is_empty()).map(|rungs| Ladder::new(&rungs)).transpose()?;
     let kind = video.encoder_kind.map(|Text(kind)| kind).unwrap_or_default();
     let h265 = video.h265.unwrap_or_default();
-    let camera = video.camera.map(|pipeline| CameraSetup { pipeline, sizes: sizes.clone(), h265 });
+    let intra_refresh = video.intra_refresh.unwrap_or_default();
+    if intra_refresh && video.camera.is_none() {
+        return Err(Invalid::NotRefreshed);
+    }
+    let camera = video.camera.map(|pipeline| CameraSetup { pipeline, sizes: sizes.clone(), h265, intra_refresh });
     if h265 && camera.as_ref().is_none_or(|camera| !camera.pipeline.trim_end().ends_with(aquila_net::camera::ANY)) {
         return Err(Invalid::NotChosen);
     }

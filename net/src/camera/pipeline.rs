@@ -92,7 +92,25 @@ impl GstCamera {
         let sizes = Arc::new(Mutex::new(setup.sizes.clone()));
         let recovery = Arc::new(AtomicBool::new(false));
         let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
-        let film = Film { description, known, sizes, socket, to, gate, wishes, recovery, skipped: skipped.clone() };
+        let intra_refresh = setup.intra_refresh;
+        if intra_refresh && known.refresh.is_none() {
+            tracing::info!(
+                encoder = known.factory,
+                "does not refresh its picture when asked to; its recovery points are IDR pictures"
+            );
+        }
+        let film = Film {
+            description,
+            known,
+            intra_refresh,
+            sizes,
+            socket,
+            to,
+            gate,
+            wishes,
+            recovery,
+            skipped: skipped.clone(),
+        };
         let running = film.play()?;
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
@@ -135,6 +153,8 @@ struct Passed {
 struct Film {
     description: String,
     known: &'static Encoder,
+    /// See [`CameraSetup::intra_refresh`].
+    intra_refresh: bool,
     sizes: Arc<Mutex<Option<Ladder>>>,
     /// The same for each start: the node takes another port for another camera, and drops what comes from there until this one has been
     /// silent for a while, with the recovery point that a stream begins with.
@@ -229,7 +249,7 @@ impl Film {
         let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| CameraError::NoEncoder)?;
         let is_it = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == known.factory);
         let encoder = pipeline.iterate_elements().into_iter().flatten().find(is_it).ok_or(CameraError::NoEncoder)?;
-        let set = Settings::new(&encoder, known, &self.description);
+        let set = Settings::new(&encoder, known, &self.description, self.intra_refresh);
         let sink = encoder.static_pad("sink").ok_or(CameraError::NoPad("sink"))?;
         let source = encoder.static_pad("src").ok_or(CameraError::NoPad("src"))?;
         let (gate, skipped, recovery) = (self.gate.clone(), self.skipped.clone(), self.recovery.clone());
@@ -489,8 +509,8 @@ struct Settings {
 
 impl Settings {
     /// Sets what is for all rates.
-    fn new(encoder: &gst::Element, known: &'static Encoder, description: &str) -> Self {
-        for (property, value) in known.preset {
+    fn new(encoder: &gst::Element, known: &'static Encoder, description: &str, intra_refresh: bool) -> Self {
+        for (property, value) in known.preset.iter().chain(known.refresh.iter().filter(|_| intra_refresh)) {
             // Unless the user said otherwise: what is named in the text stays.
             if encoder.find_property(property).is_some() && !description.contains(&format!("{property}=")) {
                 encoder.set_property_from_str(property, value);

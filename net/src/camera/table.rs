@@ -32,6 +32,9 @@ pub struct Encoder {
     pub buffer_ms: Option<u64>,
     /// A change of rate begins with a recovery point, so that changes are few.
     pub rekeys_on_change: bool,
+    /// Property, and its value, by which it refreshes its picture bit by bit where it is asked for a recovery point; `None` if it makes an
+    /// IDR picture in any case.
+    pub refresh: Option<(&'static str, &'static str)>,
 }
 
 const fn h264(factory: &'static str, property: &'static str, unit: Unit) -> Encoder {
@@ -45,6 +48,7 @@ const fn h264(factory: &'static str, property: &'static str, unit: Unit) -> Enco
         caps: None,
         buffer_ms: None,
         rekeys_on_change: false,
+        refresh: None,
     }
 }
 
@@ -63,6 +67,8 @@ pub const ENCODERS: [Encoder; 16] = [
             ("vbv-buf-capacity", "200"),
             ("key-int-max", "300"),
         ],
+        // Of those that are known it alone begins when it is asked. Others that refresh do so all the time, at a period of their own.
+        refresh: Some(("intra-refresh", "true")),
         ..h264("x264enc", "bitrate", Unit::Kbps)
     },
     Encoder {
@@ -186,6 +192,8 @@ pub struct CameraSetup {
     pub sizes: Option<Ladder>,
     /// The viewers can show H.265.
     pub h265: bool,
+    /// What a recovery point is where the encoder has a choice: its picture refreshed bit by bit, in place of an IDR picture.
+    pub intra_refresh: bool,
 }
 
 impl CameraSetup {
@@ -236,7 +244,9 @@ mod tests {
 
     #[test]
     fn the_kind_is_that_of_the_encoder_in_the_text() {
-        let kind = |text: &str| CameraSetup { pipeline: text.to_owned(), sizes: None, h265: false }.kind();
+        let kind = |text: &str| {
+            CameraSetup { pipeline: text.to_owned(), sizes: None, h265: false, intra_refresh: false }.kind()
+        };
         assert_eq!(kind("v4l2src ! videoconvert!x264enc bitrate=3"), EncoderKind::X264);
         assert_eq!([kind("v4l2src ! v4l2h264enc"), kind("v4l2src ! encoder")], [EncoderKind::Unknown; 2]);
     }

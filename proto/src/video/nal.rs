@@ -12,7 +12,8 @@ pub enum PacketKind {
     Reference,
     /// Not recognised; may be anything.
     Unknown,
-    /// A slice of an IDR or IRAP picture, or a parameter set: decoding can start here.
+    /// A slice of an IDR or IRAP picture, a parameter set, or the message that a picture is being refreshed bit by bit from here on: decoding can
+    /// start here.
     Recovery,
 }
 
@@ -25,14 +26,21 @@ pub(super) fn h264_kind(payload: &[u8]) -> PacketKind {
     }
     match header & 0x1f {
         0 => PacketKind::Unknown,
-        H264_STAP_A => strongest(aggregated(&payload[1..], |nal| nal.first().map(|header| h264_nal_kind(*header)))),
+        H264_STAP_A => strongest(aggregated(&payload[1..], h264_unit_kind)),
         // The FU indicator has the reference bits, the FU header the type of the NAL unit that was cut.
         H264_FU_A | H264_FU_B => match payload.get(1) {
             Some(fu) => h264_nal_kind((header & 0xe0) | (fu & 0x1f)),
             None => PacketKind::Unknown,
         },
-        _ => h264_nal_kind(header),
+        _ => h264_unit_kind(payload).unwrap_or(PacketKind::Unknown),
     }
+}
+
+/// Kind of a whole NAL unit; `None` for an empty one.
+fn h264_unit_kind(unit: &[u8]) -> Option<PacketKind> {
+    let (&header, rest) = unit.split_first()?;
+    let is_refresh = header & 0x1f == H264_SEI && has_recovery_point(rest);
+    Some(if is_refresh { PacketKind::Recovery } else { h264_nal_kind(header) })
 }
 
 /// Kind of an H.265 RTP payload (RFC 7798 §4.4). `highest_layer` is the highest temporal sub-layer that the stream may
@@ -44,17 +52,58 @@ pub(super) fn h265_kind(payload: &[u8], highest_layer: Option<u8>) -> PacketKind
         return PacketKind::Unknown;
     }
     let kind = |nal_type, second: u8| h265_nal_kind(nal_type, (second & 0x07).saturating_sub(1), highest_layer);
+    let unit_kind = |nal_type, second: u8, rest: &[u8]| match nal_type {
+        H265_PREFIX_SEI if has_recovery_point(rest) => PacketKind::Recovery,
+        _ => kind(nal_type, second),
+    };
     match h265_type(first) {
         H265_AP => strongest(aggregated(rest, |nal| match nal {
-            [first, second, ..] => Some(kind(h265_type(*first), *second)),
+            [first, second, rest @ ..] => Some(unit_kind(h265_type(*first), *second, rest)),
             _ => None,
         })),
         H265_FU => match rest.first() {
             Some(fu) => kind(fu & 0x3f, second),
             None => PacketKind::Unknown,
         },
-        nal_type => kind(nal_type, second),
+        nal_type => unit_kind(nal_type, second, rest),
     }
+}
+
+/// Whether there is a recovery point among the messages of an SEI unit, given without its header (H.264 and H.265 §7.3.2.3, D.1: payload
+/// type 6 of both). From there on a picture is whole after as many others as the message says: an encoder sends one where it begins to refresh its
+/// picture bit by bit, or with an intra picture that is no IDR. What is cut short has none.
+fn has_recovery_point(messages: &[u8]) -> bool {
+    let mut bytes = without_emulation_prevention(messages);
+    loop {
+        let kind = sei_number(&mut bytes);
+        let (Some(kind), Some(size)) = (kind, sei_number(&mut bytes)) else { return false };
+        let whole = size == 0 || bytes.nth(size - 1).is_some();
+        if kind == SEI_RECOVERY_POINT || !whole {
+            return whole && kind == SEI_RECOVERY_POINT && size > 0;
+        }
+    }
+}
+
+/// As type and size of an SEI message are written: bytes of 255 that are followed by another, all added up.
+fn sei_number(bytes: &mut impl Iterator<Item = u8>) -> Option<usize> {
+    let mut number = 0;
+    loop {
+        let byte = bytes.next()?;
+        number += usize::from(byte);
+        if byte != 0xff {
+            return Some(number);
+        }
+    }
+}
+
+/// Bytes of a NAL unit without those threes that stand behind two zeros (H.264 and H.265 §7.4.1).
+fn without_emulation_prevention(unit: &[u8]) -> impl Iterator<Item = u8> {
+    let mut zeros = 0;
+    unit.iter().copied().filter(move |byte| {
+        let is_prevention = zeros >= 2 && *byte == 3;
+        zeros = if *byte == 0 { zeros + 1 } else { 0 };
+        !is_prevention
+    })
 }
 
 /// Calls `see` with each NAL unit of an H.264 payload that is whole in it: a single NAL unit or each part of a STAP-A.
@@ -83,6 +132,7 @@ pub(super) const fn h265_type(first: u8) -> u8 {
 }
 
 pub(super) const H264_FORBIDDEN: u8 = 0x80;
+const H264_SEI: u8 = 6;
 pub(super) const H264_SPS: u8 = 7;
 pub(super) const H264_STAP_A: u8 = 24;
 pub(super) const H264_FU_A: u8 = 28;
@@ -90,15 +140,18 @@ const H264_FU_B: u8 = 29;
 pub(super) const H265_FORBIDDEN: u8 = 0x80;
 pub(super) const H265_VPS: u8 = 32;
 pub(super) const H265_SPS: u8 = 33;
+const H265_PREFIX_SEI: u8 = 39;
 pub(super) const H265_AP: u8 = 48;
 pub(super) const H265_FU: u8 = 49;
+/// H.264 and H.265 §D.1.
+const SEI_RECOVERY_POINT: usize = 6;
 
 /// H.264 Table 7-1, from the NAL unit header.
 const fn h264_nal_kind(header: u8) -> PacketKind {
     match header & 0x1f {
         1..=4 | 19..=21 if header & 0x60 == 0 => PacketKind::Disposable,
         5 | H264_SPS | 8 | 13 => PacketKind::Recovery,
-        6 | 9..=12 | 14 => PacketKind::Neutral,
+        H264_SEI | 9..=12 | 14 => PacketKind::Neutral,
         0 | 30.. => PacketKind::Unknown,
         _ => PacketKind::Reference,
     }
@@ -178,6 +231,30 @@ mod tests {
             assert_eq!(h264_kind(&[header, 0]), kind, "{header:#x}");
         }
         assert_eq!(h264_kind(&[]), Unknown);
+    }
+
+    #[test]
+    fn a_refresh_that_begins_is_a_recovery_point() {
+        // As x264 says that its picture will be whole after 78 others.
+        let x264 = [0x06, 0x06, 3, 0x02, 0x7c, 0x40, 0x80];
+        // Something in front of it, of 2 and of 256 bytes, the first with an emulation prevention byte that does not count.
+        let behind_others = [&[0x06, 5, 4, 0, 0, 3, 1, 9, 5, 0xff, 1][..], &[7; 256], &x264[1..]].concat();
+        for unit in [&x264[..], &behind_others] {
+            assert_eq!(h264_kind(unit), Recovery, "{unit:x?}");
+            let length = (unit.len() as u16).to_be_bytes();
+            assert_eq!(h264_kind(&[&[0x18], &length[..], unit, &[0, 1, 0x41]].concat()), Recovery);
+            // Cut short, or of another type.
+            for end in 1..unit.len() - 1 {
+                assert_eq!(h264_kind(&unit[..end]), Neutral, "{:x?}", &unit[..end]);
+            }
+        }
+        assert_eq!(h264_kind(&[0x06, 5, 3, 6, 1, 0x84, 0x80]), Neutral, "in something else");
+        assert_eq!(h264_kind(&[0x41, 6, 1, 0x84]), Reference);
+        let x265 = [39 << 1, 1, 6, 2, 0x84, 0x80, 0x80];
+        assert_eq!(h265_kind(&x265, Some(0)), Recovery);
+        assert_eq!(h265_kind(&[&[0x60, 1, 0, 7], &x265[..]].concat(), Some(0)), Recovery);
+        assert_eq!(h265_kind(&[40 << 1, 1, 6, 2, 0x84, 0x80, 0x80], Some(0)), Neutral, "behind the picture");
+        assert_eq!(h265_kind(&x265[..4], Some(0)), Neutral);
     }
 
     #[test]

@@ -9,7 +9,7 @@ fn has(element: &str) -> bool {
 }
 
 fn setup(pipeline: &str) -> CameraSetup {
-    CameraSetup { pipeline: pipeline.to_owned(), sizes: None, h265: false }
+    CameraSetup { pipeline: pipeline.to_owned(), sizes: None, h265: false, intra_refresh: false }
 }
 
 /// What came in each tenth of a second.
@@ -17,10 +17,21 @@ fn setup(pipeline: &str) -> CameraSetup {
 struct Tenth {
     bytes: usize,
     recovery_points: usize,
+    /// Packets of IDR pictures (H.264).
+    idr_packets: usize,
 }
 
 /// Films for a while against a node that answers `rate`, and asks for a recovery point at half time.
 fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -> Option<Vec<Tenth>> {
+    film_with(encoder, false, rate, tenths)
+}
+
+fn film_with(
+    encoder: &str,
+    intra_refresh: bool,
+    rate: impl Fn(usize) -> Option<Bitrate>,
+    tenths: usize,
+) -> Option<Vec<Tenth>> {
     let factory = words(encoder).next().unwrap();
     let needed = ["videotestsrc", "videoconvert", factory, "rtph264pay", "rtph265pay", "appsink"];
     if let Some(absent) = needed.iter().find(|element| !has(element)) {
@@ -38,7 +49,8 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
     let description = format!(
         "videotestsrc is-live=true pattern=snow ! video/x-raw,width=320,height=240,framerate=30/1 ! videoconvert ! {encoder}"
     );
-    let camera = GstCamera::start(&setup(&description), socket.local_addr().unwrap(), gate, receiver).unwrap();
+    let setup = CameraSetup { intra_refresh, ..setup(&description) };
+    let camera = GstCamera::start(&setup, socket.local_addr().unwrap(), gate, receiver).unwrap();
     let (mut classifier, mut recovering, mut half_time) = (Classifier::new(Codec::Auto), None, Some(tenths / 2));
     let (began, mut came, mut buffer) = (Instant::now(), vec![Tenth::default(); tenths], [0; 2048]);
     let mut before: Option<(u32, u32)> = None;
@@ -58,6 +70,7 @@ fn film(encoder: &str, rate: impl Fn(usize) -> Option<Bitrate>, tenths: usize) -
             let (ssrc, at) = before.replace((packet.ssrc, packet.timestamp)).unwrap_or((packet.ssrc, packet.timestamp));
             assert_eq!(packet.ssrc, ssrc);
             assert!(packet.timestamp.wrapping_sub(at) < 135_000, "{} after {at}", packet.timestamp);
+            came[tenth].idr_packets += usize::from(is_idr(packet.payload));
             let is_recovery = classifier.handle_packet(&packet) == PacketKind::Recovery;
             if is_recovery && recovering.replace(packet.timestamp) != Some(packet.timestamp) {
                 came[tenth].recovery_points += 1;
@@ -102,6 +115,34 @@ fn recovery_points(came: &[Tenth], tenths: std::ops::Range<usize>) -> usize {
     came[tenths].iter().map(|tenth| tenth.recovery_points).sum()
 }
 
+/// Of H.264, a slice by itself or a piece of one (RFC 6184 §5.6, §5.8).
+fn is_idr(payload: &[u8]) -> bool {
+    match *payload {
+        [single, ..] if single & 0x1f == 5 => true,
+        [cut, piece, ..] => cut & 0x1f == 28 && piece & 0x1f == 5,
+        _ => false,
+    }
+}
+
+#[test]
+fn a_picture_is_refreshed_bit_by_bit_where_that_is_wanted_and_the_encoder_can() {
+    for (encoder, intra_refresh, refreshes) in [
+        ("x264enc option-string=scenecut=0", true, true),
+        ("x264enc option-string=scenecut=0", false, false),
+        // The text goes before what is set.
+        ("x264enc option-string=scenecut=0 intra-refresh=false", true, false),
+        ("openh264enc", true, false),
+    ] {
+        let Some(came) = film_with(encoder, intra_refresh, |_| Some(Bitrate::mbps(2)), 30) else { continue };
+        // Behind a refresh's begin the parser puts the parameter sets into the next picture as well.
+        let most = if refreshes { 2 } else { 1 };
+        assert!((1..=most).contains(&recovery_points(&came, 15..20)), "{encoder}: {came:?}");
+        assert!(recovery_points(&came, 5..30) <= most, "{encoder}: {came:?}");
+        let is_refresh = came[15..20].iter().all(|tenth| tenth.idr_packets == 0);
+        assert_eq!(is_refresh, refreshes, "{encoder}: {came:?}");
+    }
+}
+
 #[test]
 fn an_encoder_that_begins_anew_is_told_a_fall_at_once_and_little_at_recovery_points() {
     let rate = |tenth: usize| match tenth {
@@ -128,7 +169,7 @@ fn kilobytes(encoder: &str, pictures: usize, kbps: impl Fn(usize) -> u64 + Send 
     let pipeline = gst::parse::launch(&text).unwrap().downcast::<gst::Pipeline>().unwrap();
     let encoder = pipeline.by_name("encoder").unwrap();
     let known = Encoder::of(factory).unwrap();
-    let set = Settings::new(&encoder, known, &text);
+    let set = Settings::new(&encoder, known, &text, false);
     let (weak, filmed) = (encoder.downgrade(), AtomicU64::new(0));
     let sink = encoder.static_pad("sink").unwrap();
     let feeding = set.feeding(&sink);
