@@ -294,6 +294,12 @@ impl Film {
                 gst::PadProbeReturn::Handled
             }
         });
+        // The parser has parameter sets in front of each IDR picture. Told that one was asked for it would put them in front of the next picture, too, which
+        // is none where the encoder refreshes its picture in place of that.
+        source.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |_, info| match info.event() {
+            Some(event) if event.structure().is_some_and(|it| it.name() == FORCE_KEY_UNIT) => gst::PadProbeReturn::Drop,
+            _ => gst::PadProbeReturn::Ok,
+        });
         let (socket, to) = (self.socket.try_clone()?, self.to);
         let out = pipeline.by_name(OUT).and_then(|out| out.downcast::<AppSink>().ok()).ok_or(CameraError::NoEncoder)?;
         let made = passed.clone();
@@ -511,9 +517,10 @@ impl Settings {
     /// Sets what is for all rates.
     fn new(encoder: &gst::Element, known: &'static Encoder, description: &str, intra_refresh: bool) -> Self {
         for (property, value) in known.preset.iter().chain(known.refresh.iter().filter(|_| intra_refresh)) {
-            // Unless the user said otherwise: what is named in the text stays.
-            if encoder.find_property(property).is_some() && !description.contains(&format!("{property}=")) {
-                encoder.set_property_from_str(property, value);
+            // Unless the user said otherwise: what is named in the text stays. Another version of the element may know neither name nor value.
+            let known = encoder.find_property(property).filter(|_| !description.contains(&format!("{property}=")));
+            if let Some(value) = known.and_then(|it| gst::glib::Value::deserialize(value, it.value_type()).ok()) {
+                encoder.set_property_from_value(property, &value);
             }
         }
         let has_options = encoder.find_property(OPTIONS).is_some();
@@ -564,9 +571,11 @@ fn said(pipeline: &gst::Pipeline) -> Option<String> {
     None
 }
 
+const FORCE_KEY_UNIT: &str = "GstForceKeyUnit";
+
 /// As `gst_video_event_new_upstream_force_key_unit` makes it.
 fn force_key_unit() -> gst::Event {
-    let structure = gst::Structure::builder("GstForceKeyUnit")
+    let structure = gst::Structure::builder(FORCE_KEY_UNIT)
         .field("running-time", gst::ClockTime::NONE)
         .field("all-headers", true)
         .field("count", 0u32)

@@ -105,12 +105,14 @@ pub const ENCODERS: [Encoder; 16] = [
     h264("nvv4l2h264enc", "bitrate", Unit::Bps),
     h265("nvv4l2h265enc", "bitrate", Unit::Bps),
     h264("omxh264enc", "target-bitrate", Unit::Bps),
-    h264("nvh264enc", "bitrate", Unit::Kbps),
-    h265("nvh265enc", "bitrate", Unit::Kbps),
+    // Their own default may be a constant quality, which minds no rate.
+    Encoder { preset: &[("rc-mode", "cbr")], ..h264("nvh264enc", "bitrate", Unit::Kbps) },
+    Encoder { preset: &[("rc-mode", "cbr")], ..h265("nvh265enc", "bitrate", Unit::Kbps) },
     h264("vah264enc", "bitrate", Unit::Kbps),
     h265("vah265enc", "bitrate", Unit::Kbps),
-    h264("vaapih264enc", "bitrate", Unit::Kbps),
-    h265("vaapih265enc", "bitrate", Unit::Kbps),
+    // Their own default is a constant quality, which minds no rate.
+    Encoder { preset: &[("rate-control", "cbr")], ..h264("vaapih264enc", "bitrate", Unit::Kbps) },
+    Encoder { preset: &[("rate-control", "cbr")], ..h265("vaapih265enc", "bitrate", Unit::Kbps) },
 ];
 
 impl Encoder {

@@ -149,6 +149,8 @@ fn decibels(field: &str) -> Option<f32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
 
     #[test]
@@ -203,6 +205,65 @@ mod tests {
         // No cell, whatever stands behind.
         assert_eq!(parse_answer("+CEREG: 4,\"\",\"\",7"), Radio::default());
         assert_eq!(parse_answer("+CEREG: 2"), Radio::default());
+    }
+
+    /// A modem at the other end of a pseudo-terminal, which repeats what it is asked and answers with what `answer` has for that; it is unplugged when
+    /// there is nothing.
+    fn modem(answer: impl Fn(&str) -> Option<&'static str> + Send + 'static) -> std::path::PathBuf {
+        let pair = nix::pty::openpty(None, None).unwrap();
+        let path = nix::unistd::ttyname(&pair.slave).unwrap();
+        let (slave, mut master) = (pair.slave, std::fs::File::from(pair.master));
+        std::thread::spawn(move || {
+            // It is there, whether somebody has opened it or not.
+            let _slave = slave;
+            let (mut line, mut byte) = (String::new(), [0]);
+            while master.read_exact(&mut byte).is_ok() {
+                line.push(byte[0].into());
+                if byte == *b"\r" {
+                    let Some(answer) = answer(line.trim_end()) else { return };
+                    // In two pieces.
+                    let said = format!("{line}\r\n{answer}\r\n");
+                    let (one, other) = said.split_at(said.len() / 2);
+                    for piece in [one, other] {
+                        master.write_all(piece.as_bytes()).unwrap();
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    line.clear();
+                }
+            }
+        });
+        path
+    }
+
+    #[tokio::test]
+    async fn a_modem_is_asked_all_questions_and_what_one_refuses_another_may_know() {
+        let path = modem(|question| {
+            Some(match question {
+                "AT+CEREG=2" => "OK",
+                "AT+CEREG?" => "+CEREG: 2,1,\"ABCD\",\"01A2B3C4\",7\r\n\r\nOK",
+                "AT+CESQ" => "+CESQ: 99,99,255,255,20,46\r\n\r\nOK",
+                "AT+QENG=\"servingcell\"" => "+CME ERROR: 58",
+                _ => panic!("{question}"),
+            })
+        });
+        let mut port = None;
+        let known = Radio { cell: Some(0x1a2_b3c4), rsrp_dbm: Some(-95.0), rsrq_db: Some(-10.0), ..Radio::default() };
+        for _ in 0..2 {
+            assert_eq!(look(&path, &mut port, Duration::from_secs(20)).await, Ok(known));
+            assert!(port.is_some(), "it stays open");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_modem_that_is_unplugged_is_opened_anew() {
+        let path = modem(|question| (question != "AT+CESQ").then_some("OK"));
+        let mut port = None;
+        let error = look(&path, &mut port, Duration::from_secs(20)).await.unwrap_err();
+        assert!(port.is_none(), "{error}");
+        // One that says nothing is waited for so long.
+        let path = modem(|question| Some(if question == "AT+CESQ" { "\r\n" } else { "OK" }));
+        let error = look(&path, &mut port, Duration::from_millis(300)).await.unwrap_err();
+        assert!(error.contains("does not answer") && port.is_none(), "{error}");
     }
 
     #[test]

@@ -125,7 +125,7 @@ async fn watch_modem_manager(index: String, news: mpsc::Sender<Radio>) {
     let mut is_set_up = false;
     let mut next = Instant::now();
     loop {
-        let look = mmcli::look(&index, &mut is_set_up, PATIENCE).await;
+        let look = mmcli::look(mmcli::PROGRAM, &index, &mut is_set_up, PATIENCE).await;
         if !watch.report(look) {
             return;
         }
@@ -237,7 +237,7 @@ mod tests {
         assert!(at::look("/dev/null".as_ref(), &mut port, Duration::from_millis(200)).await.is_err());
         assert!(at::look("/nowhere/at/all".as_ref(), &mut port, PATIENCE).await.is_err());
         let mut is_set_up = true;
-        let look = mmcli::look("4711", &mut is_set_up, PATIENCE).await;
+        let look = mmcli::look(mmcli::PROGRAM, "4711", &mut is_set_up, PATIENCE).await;
         assert!(look.is_err(), "{look:?}");
     }
 }

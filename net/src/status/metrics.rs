@@ -43,7 +43,7 @@ pub fn render_metrics(snapshot: &StatusSnapshot) -> String {
     }
     page.describe(
         "aquila_class_latency_seconds",
-        "Of late, of what arrived here, over propagation; quantile 1: largest.",
+        "Of late, of what arrived here, over propagation, of video with it; quantile 1: largest.",
     );
     for (labels, class) in &classes {
         let Some(ms) = class.latency_ms else { continue };

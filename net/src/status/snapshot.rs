@@ -202,7 +202,7 @@ pub struct ClassStatus {
     pub delivered: u64,
     /// Dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Latency of late of what arrived here, from the other side's input to our output, over propagation.
+    /// Latency of late of what arrived here, from the other side's input to our output, over propagation; of video with it.
     pub latency_ms: Option<LatencyStatus>,
 }
 
@@ -237,7 +237,8 @@ pub struct VideoStatus {
     /// Frames from the other side that arrived, but too old to be given to viewers.
     #[serde(default)]
     pub frames_stale: u64,
-    /// Age over propagation of the newest picture given to viewers here; with several cameras, of the oldest of them.
+    /// Age of the newest picture given to viewers here, the way itself included as far as it is known, and what a viewer takes to show it not; with several
+    /// cameras, of the oldest of them.
     #[serde(default)]
     pub picture_age_ms: Option<f64>,
     /// Frames that the other side says it has shown.
@@ -253,7 +254,7 @@ pub struct VideoStatus {
     /// Cameras here have been told to pause, since the link does not carry their pictures.
     #[serde(default)]
     pub held: bool,
-    /// Recovery points (IDR) that we asked the other side for.
+    /// Recovery points that we asked the other side for.
     pub recovery_requests: u64,
     /// Recovery points that cameras here were asked for.
     pub recovery_points_wanted: u64,

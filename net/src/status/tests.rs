@@ -49,6 +49,8 @@ fn full() -> StatusSnapshot {
         video: VideoStatus {
             frames_in: 30,
             frames_dropped: count("too_old", 2),
+            picture_age_ms: Some(75.0),
+            picture_age_there_ms: Some(125.0),
             inputs: vec![VideoInputStatus { address: "0.0.0.0:5600".to_owned(), packets: 9, ..Default::default() }],
             outputs: vec![VideoOutputStatus { address: "127.0.0.1:5600".to_owned(), errors: 1, ..Default::default() }],
             ..VideoStatus::default()
@@ -186,6 +188,8 @@ fn metrics_are_well_formed_and_said_once() {
     assert!(page.contains(r#"aquila_class_latency_seconds{class="control",quantile="0.99"} 0.0035"#));
     assert!(page.contains(r#"aquila_class_dropped_total{class="bulk",reason="full"} 4"#));
     assert!(page.contains("aquila_replayed_total 1\n"));
+    assert!(page.contains("aquila_video_picture_age_seconds 0.075\n"), "{page}");
+    assert!(page.contains("aquila_video_picture_age_there_seconds 0.125\n"), "{page}");
     assert!(page.contains("aquila_gateway_custody_bytes 77\n"));
     assert!(!page.contains("192.0.2.1") && !page.contains("198.51.100.1"), "a series for each socket: {page}");
     assert!(page.contains("aquila_mavlink_up{endpoint=\"udpout:127.0.0.1:14550\"} 1\n"));

@@ -133,7 +133,7 @@ pub enum Event {
         flow: u8,
         /// Its packets, byte-identical.
         packets: Packets,
-        /// Its age over propagation: time in queues and waiting, at both ends and between.
+        /// Its age: time in queues and waiting, at both ends and between, and the way itself as far as it is known.
         delay: Duration,
     },
     /// The picture of this flow is broken: the camera should make a recovery point.

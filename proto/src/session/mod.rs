@@ -74,7 +74,7 @@ use stats::Latencies;
 /// Revision of the protocol within `aquila/1`; see [`crate::wire::message::Hello`].
 pub const PROTOCOL_REVISION: u64 = 7;
 
-/// A video frame that is this old over propagation when it is given out is late: the pilot flies by an old picture.
+/// A video frame that is this old when it is given out is late: the pilot flies by an old picture.
 pub const LATE: Duration = Duration::from_millis(200);
 
 /// HEARTBEAT, SYSTEM_TIME, PING and TIMESYNC: latest-wins like setpoints, but worth something for a second.

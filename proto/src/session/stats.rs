@@ -82,7 +82,7 @@ pub struct Counters {
     pub fragments_restored: u64,
 }
 
-/// Latency of what arrived, over the propagation delay.
+/// Latency of what arrived, over the propagation delay, but of video with it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Latencies {
     pub by_class: [Quantiles; 4],
@@ -97,7 +97,7 @@ pub struct ClassStats {
     pub queued_bytes: usize,
     /// Age of the oldest.
     pub oldest: Duration,
-    /// Latency of what arrived in the last 10 to 20 s, from the other side's input to our output, over propagation.
+    /// Latency of what arrived in the last 10 to 20 s, from the other side's input to our output, over propagation; of video with it.
     pub latency: Summary,
 }
 
@@ -198,7 +198,7 @@ pub struct Stats {
     pub frames_lost: u64,
     /// Come to this side, but too old to be given out.
     pub frames_stale: u64,
-    /// Age over propagation of the picture given out last; the oldest of several cameras'.
+    /// Age of the picture given out last, the way itself included as far as it is known; the oldest of several cameras'.
     pub picture_age: Option<Duration>,
     /// What the other side says it has given out and lost.
     pub frames_shown_there: u64,
@@ -206,7 +206,7 @@ pub struct Stats {
     pub frames_lost_there: u64,
     /// Too old to be given out there.
     pub frames_stale_there: u64,
-    /// Age over propagation of the picture that the other side has given out last, as far as is known here.
+    /// Age of the picture that the other side has given out last, likewise, as far as is known here.
     pub picture_age_there: Option<Duration>,
     /// Encoders have been told to pause.
     pub held: bool,

@@ -1,4 +1,4 @@
-//! What an RTP payload of H.264 (RFC 6184) or H.265 (RFC 7798) holds, read from NAL unit headers alone.
+//! What an RTP payload of H.264 (RFC 6184) or H.265 (RFC 7798) holds, read from NAL unit headers, and of SEI units from their messages.
 
 /// What a packet means for the decoder, weakest first; a frame is what its strongest packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -12,8 +12,8 @@ pub enum PacketKind {
     Reference,
     /// Not recognised; may be anything.
     Unknown,
-    /// A slice of an IDR or IRAP picture, a parameter set, or the message that a picture is being refreshed bit by bit from here on: decoding can
-    /// start here.
+    /// A slice of an IDR or IRAP picture, a parameter set, or a recovery point message: decoding can start here, though where an encoder refreshes its
+    /// picture bit by bit it is whole only some pictures later.
     Recovery,
 }
 
@@ -69,9 +69,9 @@ pub(super) fn h265_kind(payload: &[u8], highest_layer: Option<u8>) -> PacketKind
     }
 }
 
-/// Whether there is a recovery point among the messages of an SEI unit, given without its header (H.264 and H.265 §7.3.2.3, D.1: payload
-/// type 6 of both). From there on a picture is whole after as many others as the message says: an encoder sends one where it begins to refresh its
-/// picture bit by bit, or with an intra picture that is no IDR. What is cut short has none.
+/// Whether there is a recovery point among the messages of an SEI unit, given without its header (H.264 §7.3.2.3 and §D.1, H.265 §7.3.2.4 and
+/// §D.2: payload type 6 of both). After as many other pictures as the message says the picture is whole: an encoder sends one where it begins to refresh its
+/// picture bit by bit, or with an intra picture that is no IDR. What is cut short has none, nor is one looked for in a unit of several packets.
 fn has_recovery_point(messages: &[u8]) -> bool {
     let mut bytes = without_emulation_prevention(messages);
     loop {
@@ -96,7 +96,7 @@ fn sei_number(bytes: &mut impl Iterator<Item = u8>) -> Option<usize> {
     }
 }
 
-/// Bytes of a NAL unit without those threes that stand behind two zeros (H.264 and H.265 §7.4.1).
+/// Bytes of a NAL unit without those threes that stand behind two zeros (H.264 §7.4.1, H.265 §7.4.2).
 fn without_emulation_prevention(unit: &[u8]) -> impl Iterator<Item = u8> {
     let mut zeros = 0;
     unit.iter().copied().filter(move |byte| {
@@ -143,7 +143,7 @@ pub(super) const H265_SPS: u8 = 33;
 const H265_PREFIX_SEI: u8 = 39;
 pub(super) const H265_AP: u8 = 48;
 pub(super) const H265_FU: u8 = 49;
-/// H.264 and H.265 §D.1.
+/// H.264 §D.1, H.265 §D.2.
 const SEI_RECOVERY_POINT: usize = 6;
 
 /// H.264 Table 7-1, from the NAL unit header.
@@ -237,7 +237,7 @@ mod tests {
     fn a_refresh_that_begins_is_a_recovery_point() {
         // As x264 says that its picture will be whole after 78 others.
         let x264 = [0x06, 0x06, 3, 0x02, 0x7c, 0x40, 0x80];
-        // Something in front of it, of 2 and of 256 bytes, the first with an emulation prevention byte that does not count.
+        // Others in front of it, of 4 and of 256 bytes, the first with an emulation prevention byte that does not count.
         let behind_others = [&[0x06, 5, 4, 0, 0, 3, 1, 9, 5, 0xff, 1][..], &[7; 256], &x264[1..]].concat();
         for unit in [&x264[..], &behind_others] {
             assert_eq!(h264_kind(unit), Recovery, "{unit:x?}");

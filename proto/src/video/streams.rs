@@ -75,7 +75,7 @@ impl Streams {
         self.picture = Some(id);
         let stream = &mut self.streams[index];
         let mut needs_recovery = missing > 0;
-        let counts = kind > PacketKind::Disposable && !is_delimiter(packet.payload);
+        let counts = kind == PacketKind::Recovery || kind > PacketKind::Disposable && !is_delimiter(packet.payload);
         let begins = stream.begins && counts;
         if begins {
             needs_recovery |= kind != PacketKind::Recovery;
@@ -252,6 +252,21 @@ mod tests {
         assert_eq!([step(1, 65_006), step(1, 65_519), step(1, 497)], [(0, false), (512, true), (0, true)]);
         assert_eq!([step(2, 7), step(2, 8), step(1, 498)], [(0, true), (0, false), (0, false)]);
         assert_eq!(step(2, 40_000), (0, true));
+    }
+
+    #[test]
+    fn a_stream_may_begin_with_a_recovery_point_message() {
+        let (h264, h265) = (&[0x06, 6, 1, 0x84, 0x80][..], &[39 << 1, 1, 6, 2, 0x84, 0x80, 0x80][..]);
+        for (codec, message, slice) in [(Codec::H264, h264, &REFERENCE[..]), (Codec::H265, h265, &[0x02, 0x01, 0xd0])] {
+            let (now, mut streams) = (epoch(), Streams::new(codec));
+            seen(&mut streams, now, 1, 96, 0, slice);
+            let began = [message, slice].map(|payload| {
+                let number = if payload == message { 0 } else { 1 };
+                let seen = seen(&mut streams, now, 2, 96, number, payload);
+                (seen.kind == PacketKind::Recovery, seen.needs_recovery)
+            });
+            assert_eq!(began, [(true, false), (false, false)], "{codec}");
+        }
     }
 
     #[test]

@@ -238,6 +238,40 @@ fn real_streams_come_out_identical_and_are_understood() {
 }
 
 #[test]
+fn a_refresh_that_begins_mends_a_loss_whether_parameter_sets_come_with_it_or_not() {
+    let (message, slice) = (&[0x06, 0x06, 3, 0x02, 0x7c, 0x40, 0x80][..], &[0x41, 0x9a, 7][..]);
+    let mut queue = SendQueue::new(SendQueueConfig { codec: Codec::H264, ..SendQueueConfig::default() });
+    let mut reassembler = Reassembler::new(ReassemblerConfig::default());
+    let (mut now, mut sequence, mut asked) = (epoch(), 0, Vec::new());
+    let ms = |ms| Duration::from_millis(ms);
+    for number in 0..60u32 {
+        let payloads = match number {
+            0 => vec![&[0x65, 0x88, 7][..]],
+            // Half a second after the loss.
+            25 => vec![message, slice],
+            _ => vec![slice],
+        };
+        for (index, payload) in payloads.iter().enumerate() {
+            queue.push(now, &rtp(index + 1 == payloads.len(), sequence, number * 1_800, 1, payload));
+            sequence += 1;
+        }
+        for fragment in pop_all(&mut queue, now, 1200) {
+            if number != 10 {
+                reassembler.push(now, Duration::ZERO, &fragment);
+            }
+        }
+        while let Some(event) = reassembler.poll(now) {
+            if event == VideoEvent::RecoveryNeeded {
+                asked.push(number);
+            }
+        }
+        now += ms(20);
+    }
+    assert!(asked.len() >= 2 && asked.iter().all(|number| (11..25).contains(number)), "{asked:?}");
+    assert_eq!(reassembler.counters().frames_out, 59);
+}
+
+#[test]
 fn an_opaque_flow_is_carried_without_a_look_inside() {
     let packets = capture(include_bytes!("../../tests-data/h264.rtp"));
     let mut queue = SendQueue::new(SendQueueConfig { codec: Codec::Opaque, ..SendQueueConfig::default() });

@@ -116,6 +116,35 @@ fn the_capacity_is_found_within_two_seconds_and_followed_down_within_a_third_of_
     assert!(controller.queue_delay() < Duration::from_millis(60), "{:?}", controller.queue_delay());
 }
 
+#[test]
+fn a_queue_that_stands_is_drained_by_a_pause_and_what_follows_is_paced() {
+    let mut link = FakeLink { flooded: true, unhurried: true, ..FakeLink::new(Bitrate::mbps(2)) };
+    let mut controller = controller();
+    let (mut pauses, mut was_draining) = (Vec::new(), false);
+    for ms in 0..20_000 {
+        link.run(&mut controller, ms, ms + 1);
+        let now = link.at(ms * 1000);
+        let is_draining = controller.drain.is_draining(now);
+        if is_draining {
+            assert_eq!(controller.window(now), ByteCount::ZERO, "{ms}");
+            assert!(!controller.may_encode(now, link.load(0)), "{ms}");
+        } else if controller.drain.ends().is_some_and(|ends| now < ends + controller.pipe()) {
+            // What has waited for the pause to end does not leave at once.
+            assert!(controller.pacing_rate(now) <= controller.ours(), "{ms}");
+        }
+        let floor_us = controller.base.floor_us();
+        if is_draining && !was_draining {
+            pauses.push((ms, floor_us, floor_us));
+        }
+        if let Some((_, _, least_us)) = pauses.last_mut() {
+            *least_us = floor_us.min(*least_us);
+        }
+        was_draining = is_draining;
+    }
+    assert_eq!(pauses.len(), 3, "once in five seconds: {pauses:?}");
+    assert!(pauses.iter().all(|(_, stood_us, least_us)| *stood_us >= 8_000 && *least_us < 1_000), "{pauses:?}");
+}
+
 /// Frames of two packets that the network hands over at once, 60 ms late, every 40 ms: 496 kbit/s.
 fn handed_over_in_pairs() -> Trains {
     let (mut trains, start) = (Trains::new(), Instant::now());
