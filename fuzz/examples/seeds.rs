@@ -296,7 +296,11 @@ fn video() {
         &[0, 1, 0xd0, 7],
     ];
     let stap: [&[u8]; 2] = [&[0x78, 0, 6, 0x67, 0x42, 0xc0, 0x1e, 1, 2, 0, 1, 0x68], &[0x61, 7]];
-    for (name, units) in [("h264", &h264[..]), ("h265", &h265), ("stap", &stap)] {
+    // A recovery point message behind another one, which has an emulation prevention byte.
+    let refresh264: [&[u8]; 2] = [&[0x06, 5, 4, 0, 0, 3, 1, 9, 6, 3, 0x02, 0x7c, 0x40, 0x80], &[0x41, 0x9a, 3]];
+    let refresh265: [&[u8]; 2] = [&[0x4e, 1, 5, 0xff, 1, 6, 2, 0x84, 0x80, 0x80], &[2, 1, 0xd0, 7]];
+    let refreshes = [("refresh264", &refresh264[..]), ("refresh265", &refresh265)];
+    for (name, units) in [("h264", &h264[..]), ("h265", &h265), ("stap", &stap)].into_iter().chain(refreshes) {
         let packets = units.iter().enumerate().map(|(n, unit)| rtp(n + 1 == units.len(), n as u16, 3000, unit));
         seed("rtp", name, &packets.collect::<Vec<_>>().concat());
         // The same through the queue: each packet pushed (step 1), then fragments taken (8) and received (6).
