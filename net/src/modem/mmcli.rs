@@ -116,7 +116,8 @@ esac
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         // It can be run once no process that was started meanwhile by another test has it open for writing.
-        while std::process::Command::new(&program).status().is_err() {}
+        let is_busy = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy;
+        while std::process::Command::new(&program).status().as_ref().is_err_and(is_busy) {}
         std::fs::remove_file(&asked).unwrap();
         let (program, patience, mut is_set_up) = (program.to_str().unwrap(), Duration::from_secs(20), false);
         let questions = || {
