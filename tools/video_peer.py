@@ -5,7 +5,8 @@
     video_peer.py receive TRANSPORT --to ADDRESS --port PORT --log PREFIX
 
 Transports: rtp, fec (RTP with 10 % of ULPFEC), gcc (RTP as WebRTC has it: Google's congestion control by transport-wide feedback, lost packets sent
-again, key frames on request), srt, srt-short, srt-adaptive (SRT with 120 and 60 ms of latency, and with a controller like belacoder's), tcp (RTP by RFC 4571). FILE holds raw pictures, 1280x720, I420.
+again, key frames on request), srt, srt-short, srt-adaptive (SRT with 120 and 60 ms of latency, and with a controller like belacoder's), tcp (RTP by
+RFC 4571). FILE holds raw pictures, 1280x720, I420.
 The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 200 ms; with a recovery point every two seconds, but for those whose
 receiver can ask for one (gcc, and ours by --control).
 
