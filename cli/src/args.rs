@@ -316,8 +316,8 @@ pub struct LabVideoArgs {
     /// Run only these contenders; can be given several times
     #[arg(long = "only", value_name = "CONTENDER")]
     pub contenders: Vec<String>,
-    /// Fail if a contender has less than this of the codec oracle's quality, live@one way + 100 ms: of VMAF if it is asked for, of SSIM
-    /// otherwise
+    /// Fail if a contender has less than this of the codec oracle's quality, live@one way + 100 ms, over all variants and repeats: of VMAF
+    /// if it is asked for, of SSIM otherwise
     #[arg(long, value_name = "PERCENT")]
     pub min_oracle_percent: Option<f64>,
     /// Print one line of JSON instead of tables

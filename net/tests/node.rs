@@ -13,6 +13,7 @@ use aquila_proto::Side;
 use aquila_proto::identity::Identity;
 use aquila_proto::mavlink::{Address, Frame, MessageId, Version};
 use aquila_proto::video::Codec;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -191,6 +192,45 @@ async fn with_encoder(encoder: &str) -> (Running, Running, UdpSocket) {
     (air, ground, viewer)
 }
 
+/// A command to the aircraft and a picture from it come through.
+async fn pass(number: u8, [station, autopilot, eye, viewer]: [&UdpSocket; 4]) {
+    let sent = command(number.into());
+    station.send(sent.bytes()).await.unwrap();
+    let got = receive(autopilot, |frame| frame.message_id() == COMMAND_LONG).await;
+    assert_eq!(got.bytes(), sent.bytes());
+    eye.send(&[number; 700]).await.unwrap();
+    let mut buffer = [0; 2048];
+    let len = timeout(PATIENCE, viewer.recv(&mut buffer)).await.expect("the picture did not come").unwrap();
+    assert_eq!(buffer[..len], [number; 700]);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn commands_and_video_go_on_while_the_camera_fails_in_all_that_is_asked_of_it() {
+    let failing = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = failing.local_addr().unwrap();
+    let (asked, mut was_asked) = tokio::sync::watch::channel(0);
+    let task = tokio::spawn(async move {
+        loop {
+            let (mut request, _) = failing.accept().await.unwrap();
+            asked.send_modify(|times| *times += 1);
+            let _ = request.read(&mut [0; 4096]).await;
+            let _ = request.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+        }
+    });
+    let (air, ground, viewer) = with_encoder(&format!("majestic:{host}")).await;
+    let (autopilot, station) = (plug_in(air.mavlink).await, plug_in(ground.mavlink).await);
+    introduce(&autopilot, &station).await;
+    let eye = plug_in(air.camera.unwrap()).await;
+    // Asked again and again, and all else passes behind each time.
+    for number in 0..3 {
+        timeout(PATIENCE, was_asked.changed()).await.expect("it is asked").unwrap();
+        pass(number, [&station, &autopilot, &eye, &viewer]).await;
+    }
+    timeout(PATIENCE, air.stop()).await.expect("it ends all the same");
+    ground.stop().await;
+    task.abort();
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn commands_and_video_go_on_while_the_encoder_hangs() {
     let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -200,16 +240,7 @@ async fn commands_and_video_go_on_while_the_encoder_hangs() {
         let (autopilot, station) = (plug_in(air.mavlink).await, plug_in(ground.mavlink).await);
         introduce(&autopilot, &station).await;
         let eye = plug_in(air.camera.unwrap()).await;
-        let pass = async |number: u8| {
-            let sent = command(number.into());
-            station.send(sent.bytes()).await.unwrap();
-            let got = receive(&autopilot, |frame| frame.message_id() == COMMAND_LONG).await;
-            assert_eq!(got.bytes(), sent.bytes());
-            eye.send(&[number; 700]).await.unwrap();
-            let mut buffer = [0; 2048];
-            let len = timeout(PATIENCE, viewer.recv(&mut buffer)).await.expect("the picture did not come").unwrap();
-            assert_eq!(buffer[..len], [number; 700]);
-        };
+        let pass = |number| pass(number, [&station, &autopilot, &eye, &viewer]);
         // It takes requests and answers none; while one waits, all else passes. A busy machine has more than one try.
         let mut passed_meanwhile = !encoder.starts_with("majestic");
         for number in 0..10 {

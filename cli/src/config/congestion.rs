@@ -138,6 +138,8 @@ section!(Paper over PaperConfig {
     rtt_gain: Ratio<1, 1_000>,
     min_window: Count<1, 1_000>,
     max_window: Bytes<12_400, 67_108_864>,
+    mss: Bytes<500, 9_000>,
+    initial_rtt: Time<1, 10_000>,
 });
 
 section!(Scream over ScreamConfig {

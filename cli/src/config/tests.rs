@@ -264,7 +264,7 @@ fn the_command_line_goes_before_the_file() {
 #[test]
 fn a_controller_has_a_table_of_its_own_and_its_parameters_count_when_it_is_chosen() {
     use aquila_proto::cc::{CongestionConfig, PaperConfig};
-    let table = "[congestion.paper]\nkappa = 2\nd_base = '50ms'\nr_safe = '30kbit/s'\nrtt_gain = 0.5\nmin_window = 4\nmax_window = '1MB'";
+    let table = "[congestion.paper]\nkappa = 2\nd_base = '50ms'\nr_safe = '30kbit/s'\nrtt_gain = 0.5\nmin_window = 4\nmax_window = '1MB'\nmss = '1200B'\ninitial_rtt = '200ms'";
     assert_eq!(resolve(table, Side::Air).unwrap().congestion, CongestionConfig::default());
     for (name, made) in [
         ("paper", CongestionConfig::Paper as fn(PaperConfig) -> CongestionConfig),
@@ -279,6 +279,8 @@ fn a_controller_has_a_table_of_its_own_and_its_parameters_count_when_it_is_chose
             rtt_gain: 0.5,
             min_window: 4,
             max_window: aquila_proto::ByteCount(1_000_000),
+            mss: aquila_proto::ByteCount(1200),
+            initial_rtt: std::time::Duration::from_millis(200),
             ..PaperConfig::default()
         };
         assert_eq!(congestion, made(expected), "{name}");

@@ -1,5 +1,6 @@
 //! `aquila lab video`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use aquila_lab::plan::{Plan, Variant};
 use aquila_lab::quality::Vmaf;
-use aquila_lab::quality::bench::{self, BenchError, Filmed, Options, Outcome, Session, Sizes, Stage, VIEWS};
+use aquila_lab::quality::bench::{
+    self, BenchError, Filmed, Options, Outcome, Session, Sizes, Stage, Together, VIEWS, together,
+};
 use aquila_lab::quality::content::Content;
 use aquila_lab::quality::judge::Quality;
 
@@ -85,7 +88,7 @@ fn filmed(
     }
     let written = match args.json {
         true => serde_json::to_writer(&mut *out, &sessions).map_err(io::Error::from).and_then(|()| writeln!(out)),
-        false => sessions.iter().try_for_each(|session| describe(&variants[0].1.title, args, session, out)),
+        false => describe_all(&variants[0].1.title, args, &sessions, out),
     };
     written.map_err(|error| Failure::Runtime(error.into()))?;
     let counted = sessions.iter().flat_map(|session| &session.contenders);
@@ -93,28 +96,21 @@ fn filmed(
         return Err(config(anyhow!("{contender} does not count: {reason}")));
     }
     let Some(least) = args.min_oracle_percent else { return Ok(()) };
-    let short: Vec<String> = sessions.iter().flat_map(|session| shortfalls(session, least)).collect();
+    let short: Vec<String> = together(&sessions).iter().filter_map(|of| shortfall(of, least)).collect();
     match short.is_empty() {
         true => Ok(()),
         false => Err(Failure::Runtime(anyhow!("{}: at least {least} % are asked", short.join("; ")))),
     }
 }
 
-/// What each contender has of the codec oracle's quality, if that is less than `least` per cent.
-fn shortfalls(session: &Session, least: f64) -> Vec<String> {
-    let mut short = Vec::new();
-    for outcome in &session.contenders {
-        let of_oracle = &outcome.of_oracle["live_over_100"];
-        let (measure, share) = of_oracle.vmaf.map_or(("SSIM", of_oracle.ssim), |vmaf| ("VMAF", vmaf));
-        let percent = 100.0 * share;
-        // Not a number is short too.
-        if percent.partial_cmp(&least).is_none_or(std::cmp::Ordering::is_lt) {
-            let (contender, seed) = (&outcome.contender, session.seed);
-            let of = if session.variant.is_empty() { String::new() } else { format!(", {}", session.variant) };
-            short.push(format!("{contender}, seed {seed}{of}: {percent:.1} % of the codec oracle's {measure}"));
-        }
-    }
-    short
+/// What a contender has of the codec oracle's quality, over all variants and seeds, if that is less than `least` per cent.
+fn shortfall(of: &Together<'_>, least: f64) -> Option<String> {
+    let share = of.of_oracle["live_over_100"];
+    let (measure, share) = share.vmaf.map_or(("SSIM", share.ssim), |vmaf| ("VMAF", vmaf));
+    let percent = 100.0 * share;
+    // Not a number is short too.
+    let is_short = percent.partial_cmp(&least).is_none_or(std::cmp::Ordering::is_lt);
+    is_short.then(|| format!("{}: {percent:.1} % of the codec oracle's {measure}", of.contender))
 }
 
 /// If it is wanted and there; what is missing is said, unless something is to be judged by it.
@@ -132,23 +128,28 @@ fn vmaf(args: &LabVideoArgs) -> anyhow::Result<Option<Vmaf>> {
     }
 }
 
+/// Each session, and what they are together if there are several.
+fn describe_all(title: &str, args: &LabVideoArgs, sessions: &[Session], out: &mut Vec<u8>) -> io::Result<()> {
+    sessions.iter().try_for_each(|session| describe(title, args, session, out))?;
+    let all = together(sessions);
+    let (Some(first), 2..) = (all.first(), sessions.len()) else { return Ok(()) };
+    writeln!(out, "{title}, all {} together: {} {}\n", sessions.len(), args.codec.name(), args.size)?;
+    quality_heading(out)?;
+    quality_line("codec oracle", "", &first.oracle, None, out)?;
+    all.iter().try_for_each(|of| quality_lines(of.contender, &of.quality, &of.of_oracle, out))?;
+    writeln!(out)
+}
+
 fn describe(title: &str, args: &LabVideoArgs, session: &Session, out: &mut Vec<u8>) -> io::Result<()> {
     let of = if session.variant.is_empty() { String::new() } else { format!(", {}", session.variant) };
     writeln!(out, "{title}{of}: {} {}, seed {}\n", args.codec.name(), args.size, session.seed)?;
-    writeln!(
-        out,
-        "{:<18} {:<22} {:>6} {:>9} {:>8} {:>9} {:>8} {:>9}",
-        "contender", "seen", "VMAF", "of oracle", "SSIM", "of oracle", "PSNR", "of oracle"
-    )?;
+    quality_heading(out)?;
     let best = &session.oracle;
     let size = best.size.map_or("steps".to_owned(), |(width, height)| format!("{width}x{height}"));
     let size = if matches!(args.size, Sizes::One(_)) { String::new() } else { format!(", {size}") };
     quality_line("codec oracle", &format!("{:.3} Mbit/s{size}", best.rate_mbps), &best.quality, None, out)?;
     for outcome in &session.contenders {
-        for ((view, _), heading) in VIEWS.iter().zip(HEADINGS) {
-            let name = if heading == HEADINGS[0] { outcome.contender.as_str() } else { "" };
-            quality_line(name, heading, &outcome.quality[view], Some(&outcome.of_oracle[view]), out)?;
-        }
+        quality_lines(&outcome.contender, &outcome.quality, &outcome.of_oracle, out)?;
     }
     writeln!(
         out,
@@ -157,6 +158,28 @@ fn describe(title: &str, args: &LabVideoArgs, session: &Session, out: &mut Vec<u
     )?;
     session.contenders.iter().try_for_each(|outcome| delivery_line(outcome, out))?;
     writeln!(out)
+}
+
+fn quality_heading(out: &mut Vec<u8>) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<18} {:<22} {:>6} {:>9} {:>8} {:>9} {:>8} {:>9}",
+        "contender", "seen", "VMAF", "of oracle", "SSIM", "of oracle", "PSNR", "of oracle"
+    )
+}
+
+/// Each way of seeing.
+fn quality_lines(
+    name: &str,
+    quality: &BTreeMap<&'static str, Quality>,
+    of_oracle: &BTreeMap<&'static str, Quality>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    for ((view, _), heading) in VIEWS.iter().zip(HEADINGS) {
+        let name = if heading == HEADINGS[0] { name } else { "" };
+        quality_line(name, heading, &quality[view], Some(&of_oracle[view]), out)?;
+    }
+    Ok(())
 }
 
 fn quality_line(

@@ -36,6 +36,17 @@ impl Quality {
             vmaf: self.vmaf.zip(other.vmaf).map(|(a, b)| a / b),
         }
     }
+
+    /// Means of several; VMAF only if all have it. `None` of none.
+    pub fn mean(of: &[Self]) -> Option<Self> {
+        let mean = |figure: fn(&Self) -> f64| of.iter().map(figure).sum::<f64>() / of.len() as f64;
+        let vmaf = of.iter().map(|one| one.vmaf).sum::<Option<f64>>();
+        (!of.is_empty()).then(|| Self {
+            psnr_db: mean(|one| one.psnr_db),
+            ssim: mean(|one| one.ssim),
+            vmaf: vmaf.map(|sum| sum / of.len() as f64),
+        })
+    }
 }
 
 /// Why quality was not measured.

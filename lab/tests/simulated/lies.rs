@@ -15,6 +15,7 @@ use aquila_proto::session::{self, ReportFault};
 use aquila_proto::video::FragmentHeader;
 use aquila_proto::wire::datagram::{DatagramHeader, Heartbeat, unwrap_seq};
 use aquila_proto::wire::feedback::{Arrival, Feedback};
+use aquila_proto::wire::history::History;
 use aquila_proto::wire::message::{MessageHeader, take_copy};
 use aquila_proto::wire::{flow, varint::take_varint};
 use aquila_proto::{BearerId, Event, FrameTurn, Output, Session, SessionConfig, Side};
@@ -51,6 +52,8 @@ enum Lie {
     Lost,
     /// There are none.
     Absent,
+    /// They are right, and so is none of the histories beside them: all has arrived, and what has not left.
+    History,
 }
 
 /// What came of it, from [`BEGINS`] on.
@@ -349,6 +352,11 @@ impl Flight {
         let mut report = Vec::new();
         Feedback { sent_us, first_seq: first as u16, arrivals }.put(&mut report);
         self.ground.send_datagram(report.into());
+        if self.lie == Lie::History {
+            let (mut history, bits) = (Vec::new(), vec![0xff; History::MAX_BYTES]);
+            History { end: (last as u16).wrapping_add(1000), bits }.put(&mut history);
+            self.ground.send_datagram(history.into());
+        }
     }
 
     fn heartbeat(&mut self) {
@@ -399,6 +407,7 @@ fn somebody_whose_reports_lie_is_flown_on_with() {
         (Lie::Quick, Some(ReportFault::ClockLeapt), false),
         (Lie::Slow, Some(ReportFault::ClockFellBehind), false),
         (Lie::Lost, Some(ReportFault::Missing), false),
+        (Lie::History, Some(ReportFault::NeverSent), true),
     ];
     for (lie, fault, is_of_use) in lies {
         let outcome = Flight::new(lie).fly();

@@ -38,7 +38,7 @@ pub enum CameraError {
     /// An element without the pad that it has to have.
     #[error("the encoder has no pad '{0}'")]
     NoPad(&'static str),
-    /// It does not start.
+    /// It does not start, or not yet.
     #[error("the camera does not start: {0}")]
     Start(String),
     /// A socket or a thread.
@@ -78,8 +78,10 @@ const GRACE: Duration = Duration::from_secs(3);
 impl GstCamera {
     /// Starts this pipeline; RTP goes `to` there.
     ///
+    /// A camera that is not there yet, or whose driver says no, is started as soon as it is: the link does not wait for it.
+    ///
     /// # Errors
-    /// If it cannot be made or does not start; later it is started again.
+    /// If the pipeline cannot be made.
     pub fn start(
         setup: &CameraSetup,
         to: SocketAddr,
@@ -111,9 +113,14 @@ impl GstCamera {
             recovery,
             skipped: skipped.clone(),
         };
-        let running = film.play()?;
+        let mut pauses = Pauses::new();
+        let first = match film.play() {
+            Err(error @ CameraError::Start(_)) => Err(does_not_start(&error, &mut pauses)),
+            playing => Ok(playing?),
+        };
         let flag = stop.clone();
-        let thread = std::thread::Builder::new().name("camera".into()).spawn(move || film.serve(running, &flag))?;
+        let serve = move || film.serve(first, pauses, &flag);
+        let thread = std::thread::Builder::new().name("camera".into()).spawn(serve)?;
         Ok(Self { stop, thread: Some(thread), skipped })
     }
 
@@ -327,9 +334,10 @@ impl Film {
         Ok(playing)
     }
 
-    /// Until told to stop: passes requests on, and starts the pipeline again when it has ended.
-    fn serve(mut self, first: Playing, stop: &AtomicBool) {
-        let (mut playing, mut again, mut pauses) = (Some(first), Instant::now(), Pauses::new());
+    /// Until told to stop: passes requests on, and starts the pipeline again when it has ended, or at that time, if it does not play yet.
+    fn serve(mut self, first: Result<Playing, Instant>, mut pauses: Pauses, stop: &AtomicBool) {
+        let mut again = first.as_ref().err().copied().unwrap_or_else(Instant::now);
+        let mut playing = first.ok();
         let mut stopping: Option<Stopping> = None;
         let mut told_not_filming: Option<Instant> = None;
         let mut heard = CameraWishes::default();
@@ -368,16 +376,19 @@ impl Film {
             if playing.is_none() && Instant::now() >= again {
                 match self.play() {
                     Ok(started) => playing = Some(started),
-                    Err(error) => {
-                        let pause = pauses.after(Duration::ZERO);
-                        tracing::warn!(%error, ?pause, "the camera does not start; trying on");
-                        again = Instant::now() + pause;
-                    }
+                    Err(error) => again = does_not_start(&error, &mut pauses),
                 }
             }
             std::thread::sleep(TICK);
         }
     }
+}
+
+/// Tells of it, and says when to try again.
+fn does_not_start(error: &CameraError, pauses: &mut Pauses) -> Instant {
+    let pause = pauses.after(Duration::ZERO);
+    tracing::warn!(%error, ?pause, "the camera does not start; trying on");
+    Instant::now() + pause
 }
 
 /// Sees when a pipeline stands still though nobody says so.

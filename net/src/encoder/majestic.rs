@@ -6,8 +6,8 @@
 //! if that was wanted for 0.3 s; up by a quarter at least, to the least that was wanted in 10 s; 120 in an hour, of which 20 may be made
 //! at once and the others come one every 36 s. It is told a share of what lasts, not what works off the queue of the moment: a
 //! recovery point of a camera that makes one each second is such a queue. A camera that does not answer within 2 s, or answers with an
-//! error, is asked again; that is logged once until it does as asked. What it has surely not done does not count; what it may have
-//! done does, and is asked again less and less often, down to every 36 s.
+//! error, is asked again; that is logged once until it does as asked. What it has surely not done, since it was not reached or has refused (4xx),
+//! does not count; what it may have done (no answer, 5xx) does, and is asked again less and less often, down to every 36 s.
 //!
 //! It cannot pause, and is not told when frames had better not be encoded: what it makes then is left out behind it.
 
@@ -191,11 +191,11 @@ async fn is_found(host: &str) -> bool {
     matches!(timeout(CONNECT_PATIENCE, lookup_host(address)).await, Ok(Ok(_)))
 }
 
-/// The camera was not reached, or has refused. Of all other failures it is not known: the request may have been there.
+/// The camera was not reached, or has refused. Of all other failures, its own among them, it is not known: it may have been written.
 fn was_surely_not_done(error: &ureq::Error) -> bool {
     use std::io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
     match error {
-        ureq::Error::StatusCode(_) | ureq::Error::HostNotFound | ureq::Error::BadUri(_) => true,
+        ureq::Error::StatusCode(..500) | ureq::Error::HostNotFound | ureq::Error::BadUri(_) => true,
         ureq::Error::Timeout(ureq::Timeout::Connect) => true,
         ureq::Error::Io(error) => {
             matches!(error.kind(), AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkUnreachable)
@@ -315,8 +315,12 @@ mod tests {
             camera(&host).get(&set_bitrate(Bitrate::mbps(1))).await.expect_err("it fails")
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (_, error) = tokio::join!(answer(&listener, ERROR), ask(&listener));
+        let refusal = ERROR.replace("500 Oh", "403 No");
+        let (_, error) = tokio::join!(answer(&listener, &refusal), ask(&listener));
         assert!(was_surely_not_done(&error), "{error}");
+        // It has failed, perhaps with the rate in its flash.
+        let (_, error) = tokio::join!(answer(&listener, ERROR), ask(&listener));
+        assert!(!was_surely_not_done(&error), "{error}");
         // It is cut off before it answers, and has perhaps done it.
         let (_, error) = tokio::join!(answer(&listener, ""), ask(&listener));
         assert!(!was_surely_not_done(&error), "{error}");

@@ -3,8 +3,8 @@
 //! The device may be open in another program, which takes the pictures from it: a camera's controls are the device's, not the
 //! program's. Those of an encoder that takes raw pictures from a program (memory to memory, as a Raspberry Pi's at /dev/video11) are the
 //! program's own, and of no use to anybody else (kernel documentation, Video Memory-To-Memory Interface): such a device is refused, and
-//! what to do instead is said. A new bit rate costs such cameras nothing, so they are told often: at once when it falls by 3 %, after 200 ms
-//! when it rises by 5 %.
+//! what to do instead is said. A new bit rate costs such cameras nothing, so they are told of each that the session tells of (ten in a second at
+//! most, and changes of more than 4 %): of a lower one at once, of a higher one after 200 ms.
 //!
 //! It is not told when frames had better not be encoded: its pictures come from the other program. What it makes then is left out
 //! behind it.

@@ -35,6 +35,10 @@ pub struct PaperConfig {
     /// And at most this. Not in the paper: growth asks nothing of what is in flight, so beside an encoder that has enough it goes on for
     /// ever.
     pub max_window: ByteCount,
+    /// S: bytes of a full packet, headers included. Not in the paper; ours at the smallest MTU.
+    pub mss: ByteCount,
+    /// The round trip until one is known, by which R_tx begins. Not in the paper.
+    pub initial_rtt: Duration,
 }
 
 impl Default for PaperConfig {
@@ -50,6 +54,8 @@ impl Default for PaperConfig {
             rtt_gain: 0.125,
             min_window: 2,
             max_window: ByteCount(64 << 20),
+            mss: ByteCount(1240),
+            initial_rtt: Duration::from_millis(100),
         }
     }
 }
@@ -63,10 +69,6 @@ pub enum Units {
     Bytes,
 }
 
-/// S: bytes of a full packet, headers included.
-const MSS: f64 = 1240.0;
-/// Until a round trip is known.
-const INITIAL_RTT: f64 = 0.1;
 const MAX_RATE: Bitrate = Bitrate::mbps(1000);
 /// There is no pacing in the paper.
 const AT_ONCE: Bitrate = Bitrate::mbps(100_000);
@@ -91,7 +93,7 @@ impl Paper {
     /// A controller that knows nothing yet.
     pub fn new(config: PaperConfig, units: Units) -> Self {
         Self {
-            cwnd: bounded(&config, config.initial_window as f64 * MSS),
+            cwnd: bounded(&config, config.initial_window as f64 * mss(&config)),
             least: History::new(config.w / PARTS, PARTS as usize),
             rtt: SmoothedRtt::new(config.rtt_gain),
             queue: 0.0,
@@ -101,14 +103,23 @@ impl Paper {
         }
     }
 
+    /// RTT(t), seconds.
+    fn rtt(&self) -> f64 {
+        self.rtt.seconds().unwrap_or(self.config.initial_rtt.as_secs_f64())
+    }
+
     /// R_tx: a window in each round trip.
     fn rate(&self) -> f64 {
-        8.0 * self.cwnd / self.rtt.seconds().unwrap_or(INITIAL_RTT)
+        8.0 * self.cwnd / self.rtt()
     }
 }
 
+fn mss(config: &PaperConfig) -> f64 {
+    config.mss.0 as f64
+}
+
 fn bounded(config: &PaperConfig, window: f64) -> f64 {
-    let least = config.min_window as f64 * MSS;
+    let least = config.min_window as f64 * mss(config);
     window.clamp(least, least.max(config.max_window.0 as f64))
 }
 
@@ -124,7 +135,7 @@ impl Controller for Paper {
         let digest = Digest::of(&reports);
         let Some(sample) = digest.rtt else { return };
         self.rtt.update(sample);
-        let rtt = self.rtt.seconds().unwrap_or(INITIAL_RTT);
+        let (rtt, mss) = (self.rtt(), mss(&self.config));
         self.least.update(now, rtt);
         let least = self.least.least().unwrap_or(rtt);
         // [AQUILA eq. 4, 5]
@@ -134,8 +145,8 @@ impl Controller for Paper {
         if self.queue <= target {
             for _ in 0..digest.packets {
                 self.cwnd += match self.units {
-                    Units::Packets => MSS * MSS / self.cwnd,
-                    Units::Bytes => MSS / self.cwnd,
+                    Units::Packets => mss * mss / self.cwnd,
+                    Units::Bytes => mss / self.cwnd,
                 };
             }
         } else if self.decreased.is_none_or(|at| now.saturating_duration_since(at).as_secs_f64() >= rtt) {

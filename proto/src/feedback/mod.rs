@@ -456,12 +456,15 @@ impl SentLog {
         }
     }
 
-    /// Takes in a history. What it tells of is not in [`SentLog::reports`]: without times they are of no use.
+    /// Takes in a history. What it tells of is not in [`SentLog::reports`]: without times they are of no use. One that cannot be true is told
+    /// of by [`SentLog::fault`].
     pub fn on_history(&mut self, history: &History) {
+        self.fault = None;
         let (Some(oldest), Some(newest)) = (self.sent.front(), self.sent.back()) else { return };
         let (oldest, newest, newest_us) = (oldest.seq, newest.seq, newest.leaving.at_us);
         let end = unwrap_seq(newest, history.end);
         if end > newest + 1 {
+            self.fault = Some(ReportFault::NeverSent);
             return;
         }
         self.history_us = Some(newest_us);
@@ -508,7 +511,7 @@ impl SentLog {
         Duration::from_micros(self.held_us)
     }
 
-    /// Why the last report cannot be true.
+    /// Why the last report, or history, cannot be true.
     pub fn fault(&self) -> Option<ReportFault> {
         self.fault
     }

@@ -390,16 +390,21 @@ impl Session {
         if let Some(answered) = bearer.sent.on_feedback(&feedback, now_us) {
             bearer.round_trip.update(answered.round_trip(now_us));
         }
-        if let Some(fault) = bearer.sent.fault() {
-            let id = bearer.id;
-            self.on_report_fault(id, fault);
-        }
+        self.on_fault(index);
         let load = self.load(now, index);
         let bearer = &mut self.bearers[index];
         bearer
             .controller
             .on_reports(now, Reports { now_us, packets: bearer.sent.reports(), held: bearer.sent.held(), load });
         self.on_fates(now, index);
+    }
+
+    /// Tells what was wrong with the report or the history that was taken in last, if anything was.
+    fn on_fault(&mut self, index: usize) {
+        let bearer = &self.bearers[index];
+        if let Some(fault) = bearer.sent.fault() {
+            self.on_report_fault(bearer.id, fault);
+        }
     }
 
     pub(super) fn on_report_fault(&mut self, bearer: BearerId, fault: ReportFault) {
@@ -409,7 +414,10 @@ impl Session {
 
     fn on_history(&mut self, now: Instant, index: usize, body: &[u8]) {
         match History::parse(body) {
-            Some(history) => self.bearers[index].sent.on_history(&history),
+            Some(history) => {
+                self.bearers[index].sent.on_history(&history);
+                self.on_fault(index);
+            }
             None => self.counters.malformed += 1,
         }
         self.on_fates(now, index);

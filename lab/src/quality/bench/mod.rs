@@ -6,6 +6,7 @@ mod outcome;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,6 +163,40 @@ pub struct Session {
     pub oracle: Best,
     /// What each contender makes of them.
     pub contenders: Vec<Outcome>,
+}
+
+/// What a contender has in several sessions: means, and these over the mean of the codec oracles.
+#[derive(Debug, Clone)]
+pub struct Together<'a> {
+    /// Who.
+    pub contender: &'a str,
+    /// The codec oracles'.
+    pub oracle: Quality,
+    /// For each way of seeing: how good it looks.
+    pub quality: BTreeMap<&'static str, Quality>,
+    /// The same over the codec oracle's.
+    pub of_oracle: BTreeMap<&'static str, Quality>,
+}
+
+/// Each contender of the first session, over all of them: the windows of a recorded link, or several seeds, as one.
+pub fn together(sessions: &[Session]) -> Vec<Together<'_>> {
+    let Some(first) = sessions.first() else { return Vec::new() };
+    let oracles: Vec<Quality> = sessions.iter().map(|session| session.oracle.quality).collect();
+    let of = |name: &str, view: &str| -> Option<Quality> {
+        let of = |session: &Session| {
+            let outcome = session.contenders.iter().find(|outcome| outcome.contender == name)?;
+            outcome.quality.get(view).copied()
+        };
+        Quality::mean(&sessions.iter().map(of).collect::<Option<Vec<_>>>()?)
+    };
+    let each = first.contenders.iter().filter_map(|outcome| {
+        let (contender, oracle) = (outcome.contender.as_str(), Quality::mean(&oracles)?);
+        let named = |(view, _): &(&'static str, _)| Some((*view, of(contender, view)?));
+        let quality = VIEWS.iter().map(named).collect::<Option<BTreeMap<_, _>>>()?;
+        let of_oracle = quality.iter().map(|(view, quality)| (*view, quality.over(&oracle))).collect();
+        Some(Together { contender, oracle, quality, of_oracle })
+    });
+    each.collect()
 }
 
 /// The codec oracle's result.

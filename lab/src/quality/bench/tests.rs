@@ -81,6 +81,22 @@ fn a_constant_link_looks_nearly_as_good_as_its_codec_can() {
 }
 
 #[test]
+fn several_sessions_are_judged_as_one() {
+    let mut sessions = filmed("600 kbit/s");
+    sessions.extend(filmed("2400 kbit/s"));
+    let [all] = &together(&sessions)[..] else { panic!("one contender") };
+    let ssim = |of: fn(&Session) -> f64| sessions.iter().map(of).sum::<f64>();
+    let expected =
+        ssim(|session| session.contenders[0].quality["live_300"].ssim) / ssim(|session| session.oracle.quality.ssim);
+    assert_eq!(all.contender, sessions[0].contenders[0].contender);
+    assert!((all.of_oracle["live_300"].ssim - expected).abs() < 1e-9, "{all:?}, {expected}");
+    assert_eq!((all.of_oracle["live_300"].vmaf, all.of_oracle.len()), (None, VIEWS.len()));
+    // Somebody who did not run in all of them has nothing that could be compared.
+    sessions[1].contenders.clear();
+    assert!(together(&sessions).is_empty() && together(&[]).is_empty());
+}
+
+#[test]
 fn the_same_seed_gives_the_same_figures() {
     let figures = || serde_json::to_string(&filmed("800 kbit/s")).unwrap();
     assert_eq!(figures(), figures());

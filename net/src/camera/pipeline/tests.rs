@@ -259,6 +259,37 @@ fn a_camera_that_was_started_again_sends_from_the_same_port() {
 }
 
 #[test]
+fn a_camera_that_is_not_there_yet_films_once_it_is() {
+    let needed = ["filesrc", "y4mdec", "y4menc", "videotestsrc", "x264enc", "rtph264pay", "appsink"];
+    if let Some(absent) = needed.iter().find(|element| !has(element)) {
+        eprintln!("skipped: there is no {absent}");
+        return;
+    }
+    let [film, made] = ["film", "made"]
+        .map(|name| std::env::temp_dir().join(format!("aquila-camera-{name}-{}.y4m", std::process::id())));
+    let _ = std::fs::remove_file(&film);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let (_wishes, receiver) = watch::channel(CameraWishes::default());
+    let description = setup(&format!("filesrc location={} ! y4mdec ! videoconvert ! x264enc", film.display()));
+    let gate = FrameGate::answering(|| Some(Bitrate::mbps(1)));
+    let camera = GstCamera::start(&description, socket.local_addr().unwrap(), gate, receiver).expect("it waits for it");
+    let caps = "video/x-raw,format=I420,width=64,height=64,framerate=30/1";
+    let text = format!("videotestsrc num-buffers=30 ! {caps} ! y4menc ! filesink location={}", made.display());
+    let making = gst::parse::launch(&text).unwrap();
+    making.set_state(gst::State::Playing).unwrap();
+    let ended = making.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(10), &[gst::MessageType::Eos]);
+    making.set_state(gst::State::Null).unwrap();
+    assert!(ended.is_some());
+    std::fs::rename(made, &film).unwrap();
+    let mut buffer = [0; 2048];
+    let (len, _) = socket.recv_from(&mut buffer).expect("video");
+    assert!(RtpPacket::parse(&buffer[..len]).is_some());
+    drop(camera);
+    let _ = std::fs::remove_file(&film);
+}
+
+#[test]
 fn a_camera_ends_while_its_encoder_begins_anew() {
     if let Some(absent) = ["videotestsrc", "x265enc", "rtph265pay", "appsink"].iter().find(|element| !has(element)) {
         eprintln!("skipped: there is no {absent}");

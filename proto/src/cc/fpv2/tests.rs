@@ -290,6 +290,28 @@ fn a_longer_path_is_told_from_a_queue_within_half_a_second_and_a_queue_is_not_ta
 }
 
 #[test]
+fn whatever_the_modem_tells_a_queue_is_not_taken_for_a_longer_path_for_long() {
+    let cell = |cell| Radio { cell: Some(cell), ..Radio::default() };
+    let weak = || Radio { rsrp_dbm: Some(-125.0), altitude_m: Some(120.0), ..cell(1) };
+    for (before, then) in
+        [(cell(1), cell(1)), (weak(), weak()), (cell(1), cell(2)), (weak(), Radio { cell: Some(2), ..weak() })]
+    {
+        let mut link = FakeLink::new(Bitrate::mbps(5));
+        let mut controller = controller();
+        controller.on_radio(link.at(0), &before);
+        link.run(&mut controller, 0, 5_000);
+        let base = controller.base.value().unwrap();
+        // 300 ms that are not ours, as of a handover.
+        link.free_us += 300_000;
+        controller.on_radio(link.at(5_000_000), &then);
+        link.run(&mut controller, 5_000, 8_000);
+        let (after, waits) = (controller.base.value().unwrap(), controller.queue_delay());
+        assert!(after <= base + 5_000, "{then:?}: from {base} to {after} us");
+        assert!(waits < Duration::from_millis(20), "{then:?}: {waits:?}");
+    }
+}
+
+#[test]
 fn what_the_modem_tells_makes_careful_and_never_lets_more_wait() {
     let told = |radio: Radio| {
         let mut link = FakeLink::new(Bitrate::mbps(5));

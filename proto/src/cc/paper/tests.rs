@@ -1,6 +1,9 @@
 use super::*;
 use crate::cc::testing::Feed;
 
+/// By default.
+const MSS: u64 = 1240;
+
 fn paper() -> Paper {
     Paper::new(PaperConfig::default(), Units::Packets)
 }
@@ -12,7 +15,7 @@ fn the_window_grows_by_a_packet_in_a_round_trip_while_the_queue_is_below_its_tar
     let before = paper.window(feed.now).0;
     feed.window_acked(&mut paper);
     let grown = paper.window(feed.now).0 - before;
-    assert!((MSS as u64 * 9 / 10..=MSS as u64).contains(&grown), "{grown}");
+    assert!((MSS * 9 / 10..=MSS).contains(&grown), "{grown}");
 }
 
 #[test]
@@ -36,7 +39,7 @@ fn a_queue_above_one_and_a_half_round_trips_takes_its_share_of_the_excess_once_i
     }
     let allowed = paper.window(feed.now).0;
     assert!(paper.queue_delay() > Duration::from_millis(120), "{:?}", paper.queue_delay());
-    assert!(allowed > 20 * MSS as u64, "145 ms are allowed at 100 ms: it has grown to {allowed}");
+    assert!(allowed > 20 * MSS, "145 ms are allowed at 100 ms: it has grown to {allowed}");
     feed.rtt = Duration::from_millis(700);
     for _ in 0..25 {
         feed.window_acked(&mut paper);
@@ -75,7 +78,7 @@ fn the_window_stays_within_the_bounds_that_are_filled_in() {
         PaperConfig { initial_window: 2, min_window: 4, max_window: ByteCount(20_000), ..PaperConfig::default() };
     let mut paper = Paper::new(config, Units::Packets);
     let mut feed = Feed::new(Duration::from_millis(50));
-    assert_eq!(paper.window(feed.now).0, 4 * MSS as u64);
+    assert_eq!(paper.window(feed.now).0, 4 * MSS);
     for _ in 0..100 {
         feed.window_acked(&mut paper);
     }
@@ -84,8 +87,8 @@ fn the_window_stays_within_the_bounds_that_are_filled_in() {
     for _ in 0..100 {
         feed.window_acked(&mut paper);
     }
-    assert!(paper.window(feed.now).0 >= 4 * MSS as u64);
+    assert!(paper.window(feed.now).0 >= 4 * MSS);
     // Bounds that exclude each other are no reason to fall.
     let config = PaperConfig { min_window: 1_000, max_window: ByteCount(12_400), ..PaperConfig::default() };
-    assert_eq!(Paper::new(config, Units::Packets).window(feed.now).0, 1_000 * MSS as u64);
+    assert_eq!(Paper::new(config, Units::Packets).window(feed.now).0, 1_000 * MSS);
 }
