@@ -171,7 +171,7 @@ pub fn film(
         log.lock().frames.push(Filmed { at: filmed, shown: None });
         // What the link does not carry is left out before it is encoded, and breaks nothing.
         let Some(rate) = gate.next_frame() else { continue };
-        let rate = RANGE.clamp(rate);
+        let rate = RANGE.clamp(rate.asked);
         log.target.store(rate.0, Ordering::Relaxed);
         encoder.set_bitrate(rate);
         // The encoder may leave a frame out to keep its rate; it counts as sent and not shown.

@@ -262,6 +262,25 @@ fn a_camera_may_do_what_it_likes() {
     assert!(latest <= Some(PROPAGATION + ms(40)), "{latest:?}");
 }
 
+/// A stream of which each picture is another's: none can be shown before a recovery point comes, and none does. It is asked for one at the rate of
+/// its own pictures otherwise.
+#[test]
+fn a_camera_of_which_nothing_can_be_shown_is_not_asked_for_recovery_points_without_end() {
+    let mut pair = connected(8, 0.0);
+    let began = pair.encoder().1;
+    for frame in 0..300u16 {
+        let first = frame.wrapping_mul(977);
+        for packet in 0..2 {
+            let rtp = frames::h264(first + packet, u32::from(frame), 1000, packet == 1, false);
+            pair.send_video(&with_ssrc(rtp, u32::from(frame / 2)));
+        }
+        let later = pair.elapsed() + ms(33);
+        pair.run_until(later);
+    }
+    let asked = pair.encoder().1 - began;
+    assert!((30..=8 + 40).contains(&asked), "{asked} in ten seconds");
+}
+
 /// A camera that makes its pictures smaller and larger in one stream, as with `sizes`: the new parameter sets and the recovery point that
 /// they come with are pictures like any other. All are shown, in order, none is dropped, and nothing is asked of the camera.
 #[test]

@@ -277,7 +277,7 @@ impl Film {
             Some(rate) => {
                 if let Some(sizes) = &mut *sizes.lock().unwrap_or_else(PoisonError::into_inner) {
                     let now = Instant::now();
-                    sizes.want_picture(now, rate);
+                    sizes.want(now, rate.lasting);
                     if let (Some(rung), Some(filter)) = (sizes.poll(now), filter.as_ref().and_then(|it| it.upgrade())) {
                         tracing::info!(%rung, "the camera's size");
                         filter.set_property("caps", caps(rung));
@@ -285,7 +285,7 @@ impl Film {
                 }
                 if let (Some(encoder), Some(source)) = (weak.0.upgrade(), weak.1.upgrade()) {
                     let recovery = recovery.swap(false, Ordering::Relaxed);
-                    let told = teller.lock().unwrap_or_else(PoisonError::into_inner).told(rate, recovery);
+                    let told = teller.lock().unwrap_or_else(PoisonError::into_inner).told(rate.asked, recovery);
                     let feeding = feeding.as_ref().and_then(|pad| pad.upgrade());
                     told.into_iter().for_each(|rate| set.rate(&encoder, feeding.as_ref(), rate));
                     if recovery {

@@ -39,8 +39,6 @@ pub struct Ladder {
     /// It was told so.
     told: bool,
     changed: Option<Instant>,
-    /// Mean of what was wanted picture by picture, bit/s, and when that was last.
-    mean: Option<(Instant, f64)>,
     /// Another rung would be better, since when.
     better: Option<(usize, Instant)>,
     wanted: Bitrate,
@@ -53,8 +51,6 @@ const UP_AFTER: Duration = Duration::from_secs(5);
 const UP_BY: f64 = 1.2;
 /// Between two changes: each begins with a recovery point.
 const REST: Duration = Duration::from_secs(2);
-/// What is wanted picture by picture is a mean over about so long.
-const MEMORY: Duration = Duration::from_millis(500);
 /// More are of no use.
 const MAX_RUNGS: usize = 16;
 
@@ -95,14 +91,13 @@ impl Ladder {
                 at: 0,
                 told: false,
                 changed: None,
-                mean: None,
                 better: None,
                 wanted: Bitrate::ZERO,
             }),
         }
     }
 
-    /// The encoder is to make this much from now on.
+    /// This much is to be made of it from now on: what lasts, not what works off the queue that a large picture leaves.
     pub fn want(&mut self, now: Instant, rate: Bitrate) {
         self.wanted = rate;
         let goal = self.goal();
@@ -112,18 +107,6 @@ impl Ladder {
             Some((before, since)) if (before > self.at) == (goal > self.at) => self.better = Some((goal, since)),
             _ => self.better = Some((goal, now)),
         }
-    }
-
-    /// The next picture is to be encoded for this rate. Such rates go down after each picture that became larger, and up again
-    /// with the next one: what counts is their mean.
-    pub fn want_picture(&mut self, now: Instant, rate: Bitrate) {
-        let rate = rate.0 as f64;
-        let mean = self.mean.map_or(rate, |(at, mean)| {
-            let passed = now.saturating_duration_since(at).as_secs_f64();
-            rate + (mean - rate) * (-passed / MEMORY.as_secs_f64()).exp()
-        });
-        self.mean = Some((now, mean));
-        self.want(now, Bitrate(mean as u64));
     }
 
     /// The sizes, from the highest rate to the lowest.
@@ -269,33 +252,6 @@ mod tests {
         let rates = (0..3000).map(|step| if step / 20 % 2 == 0 { 1200 } else { 2500 });
         let told = heights(&mut ladder, start, rates);
         assert_eq!(told.len(), 1, "{told:?}");
-    }
-
-    #[test]
-    fn the_dip_after_a_large_picture_changes_nothing() {
-        let (mut ladder, start) = (ladder(), Instant::now());
-        let mut told = Vec::new();
-        for picture in 0..600 {
-            let now = start + Duration::from_secs(1) * picture / 30;
-            // From the first second on there is enough for 720p, but every two seconds a recovery point is paid for.
-            let kbps = if picture < 30 {
-                700
-            } else if picture % 60 < 4 {
-                300
-            } else {
-                2600
-            };
-            ladder.want_picture(now, Bitrate::kbps(kbps));
-            told.extend(ladder.poll(now).map(|rung| (picture, rung.height)));
-        }
-        assert!(matches!(told[..], [(0, 360), (180..240, 720)]), "{told:?}");
-        // What lasts is followed within a second and a half.
-        let lasting = (600..660).find_map(|picture| {
-            let now = start + Duration::from_secs(1) * picture / 30;
-            ladder.want_picture(now, Bitrate::kbps(800));
-            ladder.poll(now).map(|rung| (picture, rung.height))
-        });
-        assert!(matches!(lasting, Some((600..645, 360))), "{lasting:?}");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::sync::mpsc as reply;
 use std::time::{Duration, Instant};
 
-use aquila_proto::{Bitrate, FrameTurn, Session};
+#[cfg(all(test, feature = "gstreamer"))]
+use aquila_proto::Bitrate;
+use aquila_proto::{FrameRate, FrameTurn, Session};
 use tokio::sync::mpsc;
 
 use crate::video::Flow;
@@ -48,7 +50,9 @@ impl FrameGate {
         let (gate, mut asked) = Self::new();
         std::thread::spawn(move || {
             while let Some(question) = asked.blocking_recv() {
-                let _ = question.answer.try_send(answer().map_or(FrameTurn::LeaveOut, FrameTurn::Encode));
+                let _ = question
+                    .answer
+                    .try_send(answer().map(FrameRate::both).map_or(FrameTurn::LeaveOut, FrameTurn::Encode));
             }
         });
         gate
@@ -57,7 +61,7 @@ impl FrameGate {
     /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out; see
     /// [`Session::next_frame`]. Blocks while the picture has to wait for its turn, which is for less than the time from one to the next, and
     /// for at most 10 ms if there is no answer. A node that does not answer by then, or has ended, could not send the frame either.
-    pub fn next_frame(&self) -> Option<Bitrate> {
+    pub fn next_frame(&self) -> Option<FrameRate> {
         let since = Instant::now();
         loop {
             match self.ask(since.elapsed())? {
@@ -89,7 +93,11 @@ impl Question {
 
 #[cfg(test)]
 mod tests {
+    use aquila_proto::Bitrate;
+
     use super::*;
+
+    const RATE: FrameRate = FrameRate { asked: Bitrate(7), lasting: Bitrate(5) };
 
     #[test]
     fn a_node_that_does_not_answer_holds_nobody_up() {
@@ -108,9 +116,9 @@ mod tests {
     fn the_answer_is_for_the_one_who_asked() {
         let (gate, mut asked) = FrameGate::new();
         let node = std::thread::spawn(move || {
-            asked.blocking_recv().unwrap().answer.try_send(FrameTurn::Encode(Bitrate(7))).unwrap();
+            asked.blocking_recv().unwrap().answer.try_send(FrameTurn::Encode(RATE)).unwrap();
         });
-        assert_eq!(gate.next_frame(), Some(Bitrate(7)));
+        assert_eq!(gate.next_frame(), Some(RATE));
         node.join().unwrap();
     }
 
@@ -119,7 +127,7 @@ mod tests {
         let (gate, mut asked) = FrameGate::new();
         let wait = Duration::from_millis(3);
         let node = std::thread::spawn(move || {
-            for turn in [FrameTurn::Encode(Bitrate(7)), FrameTurn::LeaveOut] {
+            for turn in [FrameTurn::Encode(RATE), FrameTurn::LeaveOut] {
                 let first = asked.blocking_recv().unwrap();
                 first.answer.try_send(FrameTurn::Wait(wait)).unwrap();
                 let again = asked.blocking_recv().unwrap();
@@ -127,7 +135,7 @@ mod tests {
                 again.answer.try_send(turn).unwrap();
             }
         });
-        assert_eq!(gate.next_frame(), Some(Bitrate(7)));
+        assert_eq!(gate.next_frame(), Some(RATE));
         assert_eq!(gate.next_frame(), None);
         node.join().unwrap();
     }

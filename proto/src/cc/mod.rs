@@ -8,6 +8,8 @@ mod dedicated;
 mod digest;
 mod encoder;
 pub mod fpv2;
+#[cfg(test)]
+mod lies;
 pub(crate) mod minimum;
 mod open_loop;
 pub mod paper;

@@ -155,6 +155,8 @@ pub struct SentLog {
     fault: Option<ReportFault>,
     /// Of the last report, µs.
     held_us: u64,
+    /// Reports are by another clock than until then.
+    other_clock: bool,
 }
 
 /// Why reports cannot be relied on.
@@ -166,6 +168,9 @@ pub enum ReportFault {
     /// Something has arrived after the report had left.
     #[error("it tells of arrivals after it had left itself")]
     Ahead,
+    /// Something has arrived before it had left.
+    #[error("it tells of arrivals before what arrived had left")]
+    Early,
     /// It left before an earlier one.
     #[error("it left long before an earlier one: the other side's clock has gone back")]
     ClockWentBack,
@@ -348,10 +353,19 @@ impl SentLog {
     /// When the first datagram left that should have been reported by now unless something is wrong: the first urgent one behind
     /// all those that have been reported. On the sender's clock, microseconds.
     pub fn unreported_since(&self) -> Option<u64> {
+        self.unreported().find(|leaving| leaving.urgent).map(|leaving| leaving.at_us)
+    }
+
+    /// The same of what is not urgent too, and is reported with the other side's next heartbeat.
+    pub fn untold_since(&self) -> Option<u64> {
+        self.unreported().next().map(|leaving| leaving.at_us)
+    }
+
+    /// Behind all those that have been reported.
+    fn unreported(&self) -> impl Iterator<Item = Leaving> {
         let next = self.reported.map_or(0, |reported| reported + 1);
-        let first = next.saturating_sub(self.sent.front()?.seq) as usize;
-        let behind = self.sent.iter().skip(first);
-        behind.map(|sent| sent.leaving).find(|leaving| leaving.urgent).map(|leaving| leaving.at_us)
+        let first = self.sent.front().map_or(0, |oldest| next.saturating_sub(oldest.seq));
+        self.sent.iter().skip(first as usize).map(|sent| sent.leaving)
     }
 
     /// Fates that the reports so far have told.
@@ -378,12 +392,14 @@ impl SentLog {
             .filter(|(seq, arrival)| arrival.is_some() && (oldest..=newest).contains(seq));
         let told = told.last().map(|(seq, _)| self.sent[(seq - oldest) as usize].leaving.at_us);
         let took_us = told.map(|sent_us| now_us.saturating_sub(sent_us));
-        self.fault = match self.receiver.on_report(clock, now_us, took_us) {
+        let clock_told = self.receiver.on_report(clock, now_us, took_us);
+        self.other_clock |= clock_told == Ok(true);
+        self.fault = match clock_told {
             Err(Impossible::WentBack) => Some(ReportFault::ClockWentBack),
             Err(Impossible::Leapt) => Some(ReportFault::ClockLeapt),
             Err(Impossible::FellBehind) => Some(ReportFault::ClockFellBehind),
-            Ok(()) if not_sent.flatten().next().is_some() => Some(ReportFault::NeverSent),
-            Ok(()) => None,
+            Ok(_) if not_sent.flatten().next().is_some() => Some(ReportFault::NeverSent),
+            Ok(_) => None,
         };
         if self.fault.is_some() {
             return None;
@@ -402,10 +418,16 @@ impl SentLog {
             answered = None;
             if !std::mem::replace(&mut sent.known, true) {
                 let at_us = unwrap_us(clock, arrival.at_us);
-                let is_fault = at_us > clock + TOLERATED_US;
-                self.fault = is_fault.then_some(ReportFault::Ahead).or(self.fault);
-                self.held_us = self.held_us.max(clock.saturating_sub(at_us));
-                self.reports.push(sent.report(Some(at_us), arrival.ecn == 3));
+                if at_us > clock + TOLERATED_US {
+                    self.fault = Some(ReportFault::Ahead);
+                }
+                if self.receiver.can_have_arrived(at_us, sent.leaving.at_us, now_us) {
+                    self.held_us = self.held_us.max(clock.saturating_sub(at_us));
+                    self.reports.push(sent.report(Some(at_us), arrival.ecn == 3));
+                } else {
+                    // That it has arrived may be, but when it did nobody knows.
+                    self.fault = Some(ReportFault::Early);
+                }
                 self.in_flight = self.in_flight - sent.passes();
                 self.fates.extend(sent.fate(true));
                 self.received += 1;
@@ -509,6 +531,11 @@ impl SentLog {
     /// From the first arrival that the last report told of, and that was not known before, to when it left.
     pub fn held(&self) -> Duration {
         Duration::from_micros(self.held_us)
+    }
+
+    /// Whether reports have come to be by another clock: what their arrivals tell has nothing to do with what those before did. Says so once.
+    pub fn take_other_clock(&mut self) -> bool {
+        std::mem::take(&mut self.other_clock)
     }
 
     /// Why the last report, or history, cannot be true.

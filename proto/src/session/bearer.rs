@@ -35,6 +35,9 @@ const HOLE_TOLD: Duration = Duration::from_millis(250);
 const ASSUMED_RTT: Duration = Duration::from_millis(100);
 /// A bearer of which a report has been missing for longer may have failed.
 pub(super) const OVERDUE: Duration = Duration::from_millis(10);
+/// More lost than this is much; and so is silence on all that has left for so long. An outage is shorter, mostly, and loses nothing.
+const LOSES_MUCH: f64 = 0.3;
+const UNTOLD: Duration = Duration::from_secs(2);
 /// If nothing that leaves is reported for so long, although the other side is heard, somebody should know.
 const MISSED: Duration = Duration::from_secs(5);
 /// A round trip below all of the last this many heartbeats is the smallest of late.
@@ -276,6 +279,18 @@ impl Bearer {
             true => Duration::ZERO,
             false => self.words.delay(now, self.controller.capacity()),
         }
+    }
+
+    /// A word of our own that is due within this time goes with what leaves now.
+    pub fn company(&self, now: Instant) -> Duration {
+        let delay = self.word_delay(now) / 2;
+        if self.loses_much(now) { delay.max(self.heartbeat / 2) } else { delay }
+    }
+
+    /// Of several packets one gets through, and nobody knows which: much of what leaves is lost, or nothing at all is told of it.
+    pub fn loses_much(&self, now: Instant) -> bool {
+        let untold_us = self.sent.untold_since().map_or(0, |since_us| self.clock.us(now).saturating_sub(since_us));
+        !self.carrier.is_radio() && (self.loss.loss() > LOSES_MUCH || Duration::from_micros(untold_us) > UNTOLD)
     }
 
     /// A report has been missing for longer than it ever was of late without the bearer having failed.

@@ -270,6 +270,7 @@ impl Session {
                 continue;
             }
             let bytes = ByteCount::from(self.send_copies(now, index, &messages));
+            self.accompany(now, index);
             if planned {
                 self.budget.spend(bytes);
             } else {
@@ -366,7 +367,11 @@ impl Session {
     /// Word of what has arrived, on the bearers on whose streams it came, since a bearer without word is taken for one that has
     /// failed, and on the two best: the sender may hear nothing on the one that it came by.
     pub(super) fn feed_receipt(&mut self, now: Instant) -> bool {
-        self.receipt_due(now).is_some_and(|due| due <= now) && self.send_receipt(now)
+        if self.receipt_due(now).is_none_or(|due| due > now) || !self.send_receipt(now) {
+            return false;
+        }
+        (0..self.bearers.len()).for_each(|index| self.accompany(now, index));
+        true
     }
 
     /// When the next receipt leaves: where it has to wait least.

@@ -136,7 +136,7 @@ pub enum Event {
         /// Its age: time in queues and waiting, at both ends and between, and the way itself as far as it is known.
         delay: Duration,
     },
-    /// The picture of this flow is broken: the camera should make a recovery point.
+    /// The picture of this flow is broken: the camera should make a recovery point. Four times a second in the long run, at most.
     RecoveryPointWanted {
         /// Flow, from 0.
         flow: u8,
@@ -191,11 +191,27 @@ pub enum Event {
     },
 }
 
+/// What an encoder that asks is told with a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameRate {
+    /// To ask of it, so that this picture has the size that is wanted; it swings with those before.
+    pub asked: Bitrate,
+    /// That lasts: what the pictures' size in pixels is to be for.
+    pub lasting: Bitrate,
+}
+
+impl FrameRate {
+    /// The same for both.
+    pub const fn both(rate: Bitrate) -> Self {
+        Self { asked: rate, lasting: rate }
+    }
+}
+
 /// What becomes of a picture that is there to be encoded; see [`Session::next_frame`](super::Session::next_frame).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameTurn {
     /// It is to be encoded, for this rate.
-    Encode(Bitrate),
+    Encode(FrameRate),
     /// The link does not take it yet. Keep it, and ask again after this.
     Wait(Duration),
     /// It is to be left out.

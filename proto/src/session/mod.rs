@@ -11,8 +11,6 @@ mod control;
 mod encoding;
 mod event;
 mod haste;
-#[cfg(test)]
-mod lies;
 mod link_state;
 mod notice;
 mod parcels;
@@ -23,6 +21,7 @@ mod radio;
 mod radio_line;
 mod receipts;
 mod receive;
+mod recovery;
 mod rhythm;
 mod round_trip;
 mod route;
@@ -41,7 +40,7 @@ pub use crate::feedback::ReportFault;
 pub use crate::sched::parcels::{ParcelFate, ParcelPort};
 pub use bearer::{BearerConfig, BearerCounters};
 pub use config::{SessionConfig, Side};
-pub use event::{Event, FrameTurn, LinkState, Output};
+pub use event::{Event, FrameRate, FrameTurn, LinkState, Output};
 pub use stats::{BearerStats, CameraStats, ClassStats, Counters, Stats};
 
 use crate::cc::{Controller, EncoderLag, EncoderRange, LatelyTold, Load, Response};
@@ -67,6 +66,7 @@ use parity::Repairs;
 use radio::ModemTeller;
 use receipts::Receipts;
 use receive::{Inbound, Received};
+use recovery::RecoveryPoints;
 use rhythm::Rhythm;
 use route::Route;
 use stats::Latencies;
@@ -160,6 +160,8 @@ pub struct Session {
     rhythm: Rhythm,
     /// Of each flow.
     encodings: Vec<Encoding>,
+    /// Likewise.
+    recovery: Vec<RecoveryPoints>,
     held: Option<Held>,
     radio: LatelyTold,
     /// When somebody who asks the modem itself told of it last.
@@ -248,6 +250,7 @@ impl Session {
             told_lag: EncoderLag::new(told),
             rhythm: Rhythm::default(),
             encodings: config.video.iter().map(|_| Encoding::default()).collect(),
+            recovery: config.video.iter().map(|_| RecoveryPoints::default()).collect(),
             held: None,
             radio: LatelyTold::default(),
             modem_asked: None,
@@ -483,7 +486,8 @@ impl Session {
                 encoding.begin(now, waited);
             }
             let wanted = self.beside_parity(self.carried_video());
-            return FrameTurn::Encode(self.encoder_lag.ask(wanted));
+            let rate = FrameRate { asked: self.encoder_lag.ask(wanted), lasting: self.lasting_rate(1.0) };
+            return FrameTurn::Encode(rate);
         }
         let until_next = self.rhythm.interval(now, flow).unwrap_or_default();
         let patience = self.bearers[index].controller.patience().min(until_next * 3 / 4);
@@ -545,6 +549,7 @@ impl Session {
         self.update_link_state(now);
         self.tell_parcels();
         self.update_routes(now);
+        self.ask_recovery_points(now);
         self.update_hold(now);
     }
 
@@ -615,8 +620,7 @@ impl Session {
                 queue.handle_timeout(now);
             }
             if queue.take_recovery_needed() {
-                self.counters.recovery_points_wanted += 1;
-                self.events.push_back(Event::RecoveryPointWanted { flow: flow as u8 });
+                self.recovery[flow].want();
             }
         }
         if let Some((peer, count)) = self.inbound.unknown.take(now) {
@@ -624,6 +628,15 @@ impl Session {
         }
         if let Some(((bearer, fault), count)) = self.inbound.report_faults.take(now) {
             self.events.push_back(Event::ReportFaults { bearer, fault, count });
+        }
+    }
+
+    fn ask_recovery_points(&mut self, now: Instant) {
+        for (flow, points) in self.recovery.iter_mut().enumerate() {
+            if points.take(now) {
+                self.counters.recovery_points_wanted += 1;
+                self.events.push_back(Event::RecoveryPointWanted { flow: flow as u8 });
+            }
         }
     }
 

@@ -297,9 +297,8 @@ impl Session {
                 self.deliver_frames(Class::Telemetry, body);
             }
             flow::RECOVERY => match RecoveryRequest::parse(body) {
-                Some(request) if request.video < self.video_out.len() as u64 => {
-                    self.counters.recovery_points_wanted += 1;
-                    self.events.push_back(Event::RecoveryPointWanted { flow: request.video as u8 });
+                Some(request) if request.video < self.recovery.len() as u64 => {
+                    self.recovery[request.video as usize].want();
                 }
                 _ => self.counters.malformed += 1,
             },
@@ -389,6 +388,9 @@ impl Session {
         bearer.pauses.on_word(now, bearer.overdue(now));
         if let Some(answered) = bearer.sent.on_feedback(&feedback, now_us) {
             bearer.round_trip.update(answered.round_trip(now_us));
+        }
+        if bearer.sent.take_other_clock() {
+            bearer.controller.on_path_change(now);
         }
         self.on_fault(index);
         let load = self.load(now, index);

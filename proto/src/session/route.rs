@@ -146,8 +146,7 @@ impl Session {
             if queue.counters().frames_in > 0 {
                 queue.clear(now);
                 queue.take_recovery_needed();
-                self.counters.recovery_points_wanted += 1;
-                self.events.push_back(super::Event::RecoveryPointWanted { flow: flow as u8 });
+                self.recovery[flow].want();
             }
         }
         true

@@ -53,7 +53,7 @@ pub struct Counters {
     pub frames_late: u64,
     /// Recovery points asked of the other side, and wanted from our camera.
     pub recovery_requests: u64,
-    /// Wanted from our camera.
+    /// Wanted from our camera, and asked of it.
     pub recovery_points_wanted: u64,
     /// Times that encoders were told to pause.
     pub holds: u64,

@@ -114,6 +114,7 @@ impl Session {
             self.receipt_due(now).filter(|_| self.is_up()),
             self.video_in.iter().flatten().filter_map(|reassembler| reassembler.next_deadline()).min(),
             self.video_out.iter().filter_map(|queue| queue.next_deadline()).min(),
+            self.recovery.iter().filter_map(|points| points.due(now)).min(),
             self.hold_due(),
             self.route_due(now),
             self.gates_due(now),
@@ -161,17 +162,17 @@ impl Session {
 
     /// In the packet that has just been handed over: words of our own that wait for something to go with.
     pub(super) fn accompany(&mut self, now: Instant, index: usize) {
-        let delay = self.bearers[index].word_delay(now);
-        if delay.is_zero() || !self.bearers[index].outbound.is_live_now() {
+        let within = self.bearers[index].company(now);
+        if within.is_zero() || !self.bearers[index].outbound.is_live_now() {
             return;
         }
-        let is_near = |due: Option<Instant>| due.is_some_and(|due| due <= now + delay / 2);
+        let is_near = |due: Option<Instant>| due.is_some_and(|due| due <= now + within);
         if is_near(self.receipt_due(now)) {
             self.send_receipt(now);
         }
         if is_near(self.bearers[index].outbound.heartbeat_due) {
             self.send_heartbeat_and_report(now, index);
-        } else if is_near(self.bearers[index].arrivals.next_due()) {
+        } else if is_near(self.bearers[index].arrivals.next_due()) || self.bearers[index].loses_much(now) {
             self.bearers[index].send_feedback(now, self.inbound.takes_histories);
         }
     }

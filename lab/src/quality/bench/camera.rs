@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aquila_net::encoder::{EncoderKind, Ladder};
-use aquila_proto::Bitrate;
+use aquila_proto::{Bitrate, FrameRate};
 
 use crate::camera::nal_units;
 use crate::plan::VideoTraffic;
@@ -45,11 +45,11 @@ pub(super) struct Camera<'a> {
 }
 
 impl Camera<'_> {
-    /// Whether this picture is one of those that are encoded; the size follows the rate.
-    fn step(&mut self, number: u32, target: Bitrate) -> bool {
+    /// Whether this picture is one of those that are encoded; the size follows the rate that lasts.
+    fn step(&mut self, number: u32, lasting: Bitrate) -> bool {
         let Some(steps) = &mut self.steps else { return true };
         let now = self.began + Duration::from_secs(1) * number / Content::RATE;
-        steps.want_picture(now, target);
+        steps.want(now, lasting);
         steps.poll(now);
         let Some(rung) = steps.now() else { return true };
         self.size = (rung.width.into(), rung.height.into());
@@ -64,7 +64,7 @@ impl Camera<'_> {
 }
 
 impl FrameEncoder for Camera<'_> {
-    fn encode(&mut self, number: u64, rate: Bitrate, recovery: bool) -> Option<Encoded> {
+    fn encode(&mut self, number: u64, rate: FrameRate, recovery: bool) -> Option<Encoded> {
         let number = number as u32;
         self.recovery |= recovery || self.unasked.is_some_and(|every| number.is_multiple_of(every));
         let film = self.film;
@@ -74,8 +74,8 @@ impl FrameEncoder for Camera<'_> {
         }
         (self.progress)(number);
         let least = self.video.least.map_or(Bitrate::ZERO, |least| least.bitrate());
-        let target = rate.min(self.video.rate.bitrate()).max(least);
-        if !self.step(number, target) {
+        let target = rate.asked.min(self.video.rate.bitrate()).max(least);
+        if !self.step(number, rate.lasting) {
             return None;
         }
         let order = Order { target, size: self.size, recovery: std::mem::take(&mut self.recovery) };

@@ -323,8 +323,9 @@ impl Fpv2 {
             (false, _) => self.variation.forget(),
         }
         let queue = Duration::from_micros(self.queue_us.max(0) as u64);
-        self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue);
-        self.capacity = self.capacity.clamp(MIN_CAPACITY, MAX_CAPACITY);
+        self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue, self.trains.lately_received());
+        let most = self.reaction.policed(now).unwrap_or(MAX_CAPACITY);
+        self.capacity = self.capacity.min(most).clamp(MIN_CAPACITY, MAX_CAPACITY);
     }
 
     fn test_base(&mut self, now: Instant) {
@@ -440,6 +441,7 @@ impl Controller for Fpv2 {
         self.rtt = Minimum::new(RTT_SPAN);
         (self.found, self.proven_us, self.free) = (false, None, 0);
         self.stall = Stall::default();
+        self.reaction.forget_policer();
         (self.queue_us, self.led_us) = (0, 0);
     }
 
