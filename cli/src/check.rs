@@ -5,7 +5,7 @@ use std::path::Path;
 
 use aquila_net::bearer::Source;
 use aquila_net::camera::CameraSetup;
-use aquila_net::encoder::{EncoderKind, EncoderSetup, Ladder, Rung};
+use aquila_net::encoder::{EncoderKind, EncoderSetup, Sizes};
 use aquila_net::gateway::TunSpec;
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::mule::{Reach, Role as MuleRole};
@@ -238,10 +238,7 @@ fn describe_video(video: &VideoSettings, out: &mut impl Write) -> io::Result<()>
             queue.max_frames, queue.max_bytes.0, queue.max_age,
         )?;
     }
-    let sizes = |sizes: &Option<Ladder>| {
-        let rungs = sizes.as_ref().map(|sizes| sizes.rungs().iter().map(Rung::to_string).collect::<Vec<_>>());
-        rungs.map_or_else(String::new, |rungs| format!(", in sizes {}", rungs.join(" ")))
-    };
+    let sizes = |sizes: &Sizes| if *sizes == Sizes::Same { String::new() } else { format!(", in {sizes}") };
     if let Some(CameraSetup { pipeline, sizes: own, h265, intra_refresh }) = &video.camera {
         let h265 = if *h265 { ", which may be one for H.265" } else { "" };
         let refresh = if *intra_refresh { ", refreshed bit by bit after losses where the encoder can" } else { "" };
@@ -345,6 +342,8 @@ mod tests {
         );
         let (_, out) = check(&text, Some(SideArg::Air));
         assert!(out.contains("exec:cat, x264, in sizes 1280x720@30:900 640x360@30:0"), "{out}");
+        let (_, out) = check(&text.replace("'1280x720@30:900', '640x360@30:0'", "'auto'"), Some(SideArg::Air));
+        assert!(out.contains("exec:cat, x264, in sizes that are best for the encoder"), "{out}");
     }
 
     #[test]

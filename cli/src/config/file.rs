@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aquila_net::bearer::BearerSpec;
-use aquila_net::encoder::{EncoderKind, EncoderSpec, Rung};
+use aquila_net::encoder::{EncoderKind, EncoderSpec, Size};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
 use aquila_net::radio::RadioSpec;
@@ -92,7 +92,7 @@ pub struct Video {
     pub intra_refresh: Option<bool>,
     pub encoder: Option<Text<EncoderSpec>>,
     pub encoder_kind: Option<Text<EncoderKind>>,
-    pub sizes: Option<Vec<Text<Rung>>>,
+    pub sizes: Option<Vec<Text<Size>>>,
     pub encoder_least: Option<Speed<10_000, 100_000_000>>,
     pub encoder_most: Option<Speed<10_000, 1_000_000_000>>,
     pub queue_frames: Option<Count<1, 10_000>>,

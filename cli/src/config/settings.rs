@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aquila_net::bearer::{BearerSpec, is_interface_name};
 use aquila_net::camera::CameraSetup;
-use aquila_net::encoder::{EncoderSetup, EncoderSpec, Ladder, LadderError, Rung};
+use aquila_net::encoder::{EncoderSetup, EncoderSpec, LadderError, Sizes};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
 use aquila_net::mule::Role as Does;
@@ -519,8 +519,7 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     if !is_told && (video.encoder_kind.is_some() || video.sizes.is_some() && video.camera.is_none()) {
         return Err(Invalid::NotTold);
     }
-    let rungs: Option<Vec<Rung>> = video.sizes.map(|sizes| sizes.into_iter().map(|Text(rung)| rung).collect());
-    let sizes = rungs.filter(|rungs| !rungs.is_empty()).map(|rungs| Ladder::new(&rungs)).transpose()?;
+    let sizes = Sizes::new(video.sizes.into_iter().flatten().map(|Text(size)| size))?;
     let kind = video.encoder_kind.map(|Text(kind)| kind).unwrap_or_default();
     let h265 = video.h265.unwrap_or_default();
     let intra_refresh = video.intra_refresh.unwrap_or_default();

@@ -102,6 +102,7 @@ fn keys_that_contradict_each_other_are_refused_with_what_to_write() {
         ("[video]\nintra_refresh = true\nencoder = 'exec:x'", Side::Air, "intra_refresh is for camera"),
         ("[video]\nencoder_least = '2Mbit/s'\nencoder_most = '1Mbit/s'", Side::Air, "above encoder_most"),
         ("[video]\nencoder = 'exec:x'\nsizes = ['1280x720@30:0', '640x360@30:500']", Side::Air, "out of place"),
+        ("[video]\nencoder = 'exec:x'\nsizes = ['auto', '640x360@30:0']", Side::Air, "stands alone"),
         ("[log]\nlevel = 'a=b=c'", Side::Ground, "debug"),
     ] {
         let error = resolve(text, side).expect_err(text).to_string();

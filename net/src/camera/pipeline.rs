@@ -91,7 +91,7 @@ impl GstCamera {
         gst::init()?;
         let (stop, skipped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (description, known) = chosen(setup)?;
-        let sizes = Arc::new(Mutex::new(setup.sizes.clone()));
+        let sizes = Arc::new(Mutex::new(setup.sizes.ladder(known.is_h265)));
         let recovery = Arc::new(AtomicBool::new(false));
         let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
         let intra_refresh = setup.intra_refresh;

@@ -2,7 +2,7 @@
 
 use aquila_proto::Bitrate;
 
-use crate::encoder::{EncoderKind, Ladder};
+use crate::encoder::{EncoderKind, Sizes};
 
 /// What a property counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,8 +190,8 @@ pub(super) fn words(pipeline: &str) -> impl Iterator<Item = &str> {
 pub struct CameraSetup {
     /// Text of a pipeline whose last element is an encoder, or the word `encoder`.
     pub pipeline: String,
-    /// Sizes that its pictures may have; `None` if they stay as they are.
-    pub sizes: Option<Ladder>,
+    /// Sizes that its pictures may have.
+    pub sizes: Sizes,
     /// The viewers can show H.265.
     pub h265: bool,
     /// What a recovery point is where the encoder has a choice: its picture refreshed bit by bit, in place of an IDR picture.
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn the_kind_is_that_of_the_encoder_in_the_text() {
         let kind = |text: &str| {
-            CameraSetup { pipeline: text.to_owned(), sizes: None, h265: false, intra_refresh: false }.kind()
+            CameraSetup { pipeline: text.to_owned(), sizes: Sizes::Same, h265: false, intra_refresh: false }.kind()
         };
         assert_eq!(kind("v4l2src ! videoconvert!x264enc bitrate=3"), EncoderKind::X264);
         assert_eq!([kind("v4l2src ! v4l2h264enc"), kind("v4l2src ! encoder")], [EncoderKind::Unknown; 2]);

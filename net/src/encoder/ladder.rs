@@ -20,12 +20,90 @@ pub struct Rung {
     pub from: Bitrate,
 }
 
+/// The sizes that an encoder's pictures may have, as they are configured.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Sizes {
+    /// They stay as they are.
+    #[default]
+    Same,
+    /// Those that are best for the encoder, [`Ladder::H265`] or [`Ladder::DEFAULT`].
+    Auto,
+    /// These, from the highest rate to the lowest.
+    Rungs(Vec<Rung>),
+}
+
+/// One of the sizes that are configured: `auto`, which is there alone, or a rung.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// All that are best.
+    Auto,
+    /// It.
+    Rung(Rung),
+}
+
+impl Sizes {
+    /// Of those that are written.
+    ///
+    /// # Errors
+    /// If they are no ladder, or `auto` is among others.
+    pub fn new(sizes: impl IntoIterator<Item = Size>) -> Result<Self, LadderError> {
+        let sizes: Vec<Size> = sizes.into_iter().collect();
+        match sizes[..] {
+            [] => return Ok(Self::Same),
+            [Size::Auto] => return Ok(Self::Auto),
+            _ => {}
+        }
+        let rung = |size| match size {
+            Size::Rung(rung) => Ok(rung),
+            Size::Auto => Err(LadderError::Auto),
+        };
+        let rungs = sizes.into_iter().map(rung).collect::<Result<Vec<_>, _>>()?;
+        Ladder::new(&rungs).map(|_| Self::Rungs(rungs))
+    }
+
+    /// Of an encoder; `None` if its pictures stay as they are.
+    pub fn ladder(&self, is_h265: bool) -> Option<Ladder> {
+        match self {
+            Self::Same => None,
+            Self::Auto if is_h265 => Ladder::new(&Ladder::H265).ok(),
+            Self::Auto => Ladder::new(&Ladder::DEFAULT).ok(),
+            Self::Rungs(rungs) => Ladder::new(rungs).ok(),
+        }
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Same => f.write_str("one size"),
+            Self::Auto => f.write_str("sizes that are best for the encoder"),
+            Self::Rungs(rungs) => {
+                f.write_str("sizes")?;
+                rungs.iter().try_for_each(|rung| write!(f, " {rung}"))
+            }
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = LadderError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Rung) }
+    }
+}
+
 /// Why a text is no rung, or rungs are no ladder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LadderError {
     /// Not read.
-    #[error("'{0}' is no size: write for example 1280x720@30:1600 for 30 pictures a second from 1600 kbit/s on")]
+    #[error(
+        "'{0}' is no size: write for example 1280x720@30:1600 for 30 pictures a second from 1600 kbit/s on, or auto alone"
+    )]
     Rung(String),
+    /// Among others.
+    #[error("auto stands alone: it is all the sizes that are best for the encoder")]
+    Auto,
     /// Not in order.
     #[error("sizes go from the highest rate to the lowest, and the last one is from 0 on: '{0}' is out of place")]
     Order(Rung),
@@ -270,6 +348,21 @@ mod tests {
         assert_eq!(heights(&mut ladder, at, [100; 10]), [(5, 360, 15)]);
         ladder.forget();
         assert_eq!(heights(&mut ladder, at + Duration::from_secs(5), [100]), [(0, 360, 15)], "told again");
+    }
+
+    #[test]
+    fn the_best_sizes_are_those_of_the_encoder() {
+        let read = |sizes: &[&str]| Sizes::new(sizes.iter().map(|size| size.parse().unwrap()));
+        let rungs = |sizes: Sizes, is_h265| sizes.ladder(is_h265).map(|ladder| ladder.rungs().to_vec());
+        let auto = read(&["auto"]).unwrap();
+        assert_eq!(rungs(auto.clone(), false), Some(Ladder::DEFAULT.to_vec()));
+        assert_eq!(rungs(auto, true), Some(Ladder::H265.to_vec()));
+        assert_eq!(rungs(read(&[]).unwrap(), true), None);
+        let own = read(&["1280x720@30:900", "640x360@30:0"]).unwrap();
+        assert_eq!(own.to_string(), "sizes 1280x720@30:900 640x360@30:0");
+        assert_eq!(rungs(own, true).map(|rungs| rungs.len()), Some(2));
+        assert_eq!(read(&["auto", "640x360@30:0"]), Err(LadderError::Auto));
+        assert!(matches!(read(&["1280x720@30:900"]), Err(LadderError::Order(_))), "the last is from 0 on");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use ladder::{Ladder, LadderError, Rung};
+pub use ladder::{Ladder, LadderError, Rung, Size, Sizes};
 pub use majestic::{Login, STEPS as MAJESTIC_STEPS};
 pub use model::{EncoderKind, EncoderModel, ParseKindError};
 pub use rekeying::Rekeying;
@@ -34,14 +34,14 @@ pub struct EncoderSetup {
     pub spec: EncoderSpec,
     /// How it follows a change of rate, of a command's.
     pub kind: EncoderKind,
-    /// Sizes that a command's pictures may have; `None` if they stay as they are.
-    pub sizes: Option<Ladder>,
+    /// Sizes that a command's pictures may have.
+    pub sizes: Sizes,
 }
 
 impl From<EncoderSpec> for EncoderSetup {
     /// Of which nothing is known.
     fn from(spec: EncoderSpec) -> Self {
-        Self { spec, kind: EncoderKind::default(), sizes: None }
+        Self { spec, kind: EncoderKind::default(), sizes: Sizes::Same }
     }
 }
 
@@ -148,7 +148,7 @@ pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> Served {
     let (wishes, camera) = watch::channel(CameraWishes::default());
     let task = match spec {
         EncoderSpec::Command(command) => {
-            let wanted = command::Wanted::new(*kind, sizes.clone());
+            let wanted = command::Wanted::new(*kind, sizes.ladder(*kind == EncoderKind::X265));
             tokio::spawn(command::serve(command.clone(), wanted, camera))
         }
         EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), camera)),

@@ -124,11 +124,14 @@ struct Wanted {
     key_frame: Option<Instant>,
     /// As far as is known.
     has_key_frames: bool,
+    /// That it has none has been said, and none has been made since.
+    said_none: bool,
 }
 
 impl Wanted {
     fn new() -> Self {
-        Self { rate: Steps::new(STEPS), heard: CameraWishes::default(), key_frame: None, has_key_frames: true }
+        let (rate, heard) = (Steps::new(STEPS), CameraWishes::default());
+        Self { rate, heard, key_frame: None, has_key_frames: true, said_none: false }
     }
 
     fn note(&mut self, now: Instant, wishes: CameraWishes) {
@@ -162,10 +165,13 @@ impl Wanted {
         match done {
             Ok(()) => {
                 self.key_frame = self.key_frame.filter(|_| !is_key_frame);
+                self.said_none &= !is_key_frame;
                 Ok(())
             }
             Err(error) if is_key_frame && error.raw_os_error() == Some(nix::libc::EINVAL) => {
-                tracing::warn!("the encoder cannot be asked for a key frame");
+                if !std::mem::replace(&mut self.said_none, true) {
+                    tracing::warn!("the encoder cannot be asked for a key frame");
+                }
                 (self.has_key_frames, self.key_frame) = (false, None);
                 Ok(())
             }
@@ -284,6 +290,12 @@ mod tests {
     fn numbers_are_those_of_the_kernel() {
         assert_eq!((BITRATE, FORCE_KEY_FRAME, size_of::<Control>()), (0x0099_09cf, 0x0099_09e5, 8));
         assert_eq!(size_of::<Capability>(), 104);
+        // VIDIOC_S_CTRL and VIDIOC_QUERYCAP of linux/videodev2.h, where the direction and the size are part of the number.
+        let requests = (
+            nix::request_code_readwrite!(b'V', 28, size_of::<Control>()),
+            nix::request_code_read!(b'V', 0, size_of::<Capability>()),
+        );
+        assert_eq!(requests, (0xc008_561c, 0x8068_5600));
         let null = File::options().read(true).write(true).open("/dev/null").unwrap();
         assert_eq!(set(&null, BITRATE, 1).unwrap_err().raw_os_error(), Some(nix::libc::ENOTTY));
         assert_eq!(open("/dev/null".as_ref()).err().unwrap().raw_os_error(), Some(nix::libc::ENOTTY));
@@ -341,11 +353,13 @@ mod tests {
         assert_eq!(said(&mut wanted, start, no_control), (vec![FORCE_KEY_FRAME, BITRATE], true));
         wanted.note(start, wishes(800_000, 2));
         assert_eq!(said(&mut wanted, start + RETRY, no_control), (vec![BITRATE], true));
+        assert!(wanted.said_none, "once");
         // The next device may have it.
         wanted.note(start, wishes(600_000, 2));
         assert!(!said(&mut wanted, start + 2 * RETRY, Some((BITRATE, nix::libc::ENODEV))).1);
         wanted.note(start, wishes(600_000, 3));
         assert_eq!(said(&mut wanted, start + 3 * RETRY, None), (vec![FORCE_KEY_FRAME, BITRATE], true));
+        assert!(!wanted.said_none);
     }
 
     #[tokio::test]

@@ -120,6 +120,9 @@ async fn other_pages_and_methods() {
     let (header, body) = get(address, "/?x=1").await;
     assert!(header.contains("text/plain") && body.contains("round trip 62 ms, loss 25.0 %"), "{body}");
     assert!(body.contains(" 192.0.2.1:49152 to 198.51.100.1:9400: up"), "{body}");
+    // What the pilot sees is so old: of the aircraft's camera there, of the other side's here.
+    let ages = ["too old, picture 125 ms old\n", "too old, picture 75 ms old; "];
+    assert!(ages.iter().all(|age| body.contains(age)), "{body}");
     assert!(body.contains("custody 77 bytes") && body.contains("to 127.0.0.1:22"), "{body}");
     assert!(get(address, "/favicon.ico").await.0.starts_with("HTTP/1.1 404"));
     let (header, body) = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").await;

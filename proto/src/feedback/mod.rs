@@ -464,10 +464,9 @@ impl SentLog {
             if !front.known {
                 self.lost += 1;
                 self.fates.extend(front.fate(false));
-                // Of what only a history tells, controllers hear nothing: neither what arrived, since no time is known, nor, or
-                // all of it would seem lost, what did not.
-                let unheard = front.denied_later && !front.denied;
-                self.reports.extend((!unheard).then(|| front.report(None, false)));
+                // Of what no report tells of, since those that would have were lost, controllers hear nothing: neither what arrived, since no
+                // time is known, nor, or all of it would seem lost, what did not.
+                self.reports.extend(front.denied.then(|| front.report(None, false)));
                 self.in_flight = self.in_flight - front.passes();
             }
         }

@@ -3,13 +3,14 @@
 use aquila_proto::video::{Classifier, Codec, PacketKind, RtpPacket};
 
 use super::*;
+use crate::encoder::Sizes;
 
 fn has(element: &str) -> bool {
     gst::init().is_ok() && gst::ElementFactory::find(element).is_some()
 }
 
 fn setup(pipeline: &str) -> CameraSetup {
-    CameraSetup { pipeline: pipeline.to_owned(), sizes: None, h265: false, intra_refresh: false }
+    CameraSetup { pipeline: pipeline.to_owned(), sizes: Sizes::Same, h265: false, intra_refresh: false }
 }
 
 /// What came in each tenth of a second.
