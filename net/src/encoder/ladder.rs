@@ -114,8 +114,8 @@ pub enum LadderError {
 pub struct Ladder {
     rungs: Vec<Rung>,
     at: usize,
-    /// It was told so.
-    told: bool,
+    /// When it was told of the first, unless it has begun anew.
+    told: Option<Instant>,
     changed: Option<Instant>,
     /// Another rung would be better, since when.
     better: Option<(usize, Instant)>,
@@ -127,6 +127,8 @@ const DOWN_AFTER: Duration = Duration::from_millis(500);
 /// And above that of a higher one, by this factor, for this long.
 const UP_AFTER: Duration = Duration::from_secs(5);
 const UP_BY: f64 = 1.2;
+/// One that was better this soon after the first, which was told before the link was found, is taken as soon as a lower one.
+const START: Duration = Duration::from_millis(1500);
 /// Between two changes: each begins with a recovery point.
 const REST: Duration = Duration::from_secs(2);
 /// More are of no use.
@@ -167,7 +169,7 @@ impl Ladder {
             _ => Ok(Self {
                 rungs: rungs.to_vec(),
                 at: 0,
-                told: false,
+                told: None,
                 changed: None,
                 better: None,
                 wanted: Bitrate::ZERO,
@@ -199,12 +201,12 @@ impl Ladder {
 
     /// The size to tell now, if it is time; it counts as told.
     pub fn poll(&mut self, now: Instant) -> Option<Rung> {
-        if !self.told {
+        if self.told.is_none() {
             if self.wanted == Bitrate::ZERO {
                 return None;
             }
             // The first is told at once.
-            (self.at, self.told, self.better) = (self.best(), true, None);
+            (self.at, self.told, self.better) = (self.best(), Some(now), None);
             return Some(self.rungs[self.at]);
         }
         if self.due()? > now {
@@ -218,18 +220,19 @@ impl Ladder {
     /// When to poll again, if nothing else happens.
     pub fn due(&self) -> Option<Instant> {
         let (goal, since) = self.better?;
-        let patience = if goal > self.at { DOWN_AFTER } else { UP_AFTER };
+        let begins = self.told.is_some_and(|told| since < told + START);
+        let patience = if goal > self.at || begins { DOWN_AFTER } else { UP_AFTER };
         Some((since + patience).max(self.changed.map_or(since, |at| at + REST)))
     }
 
     /// What the encoder was told last.
     pub fn now(&self) -> Option<Rung> {
-        self.told.then(|| self.rungs[self.at])
+        self.told.map(|_| self.rungs[self.at])
     }
 
     /// It has begun anew, and knows nothing.
     pub fn forget(&mut self) {
-        self.told = false;
+        self.told = None;
     }
 
     fn best(&self) -> usize {
@@ -322,6 +325,16 @@ mod tests {
         assert_eq!(heights(&mut ladder, at, [1400; 60]), [(50, 540, 30)]);
         let at = start + Duration::from_secs(70);
         assert_eq!(heights(&mut ladder, at, [3000; 60]), [(50, 720, 30)]);
+    }
+
+    #[test]
+    fn the_size_of_a_link_that_is_being_found_is_soon_the_right_one() {
+        let (mut ladder, start) = (ladder(), Instant::now());
+        let found = [650; 3].into_iter().chain([2800; 60]);
+        assert_eq!(heights(&mut ladder, start, found), [(0, 360, 30), (8, 720, 30)]);
+        let later = start + Duration::from_secs(20);
+        assert_eq!(heights(&mut ladder, later, [900; 30]), [(5, 360, 30)]);
+        assert_eq!(heights(&mut ladder, later + Duration::from_secs(10), [2800; 60]), [(50, 720, 30)]);
     }
 
     #[test]

@@ -94,10 +94,10 @@ class Program:
 class Side(Program):
     """`aquila air` or `aquila ground`, with a status page."""
 
-    def __init__(self, bench, side, options, place=places.HERE, log=None, env=None):
+    def __init__(self, bench, side, options, place=places.HERE, log=None, env=None, program=AQUILA):
         self.side, self.place, self.page = side, place, places.free_port(socket.SOCK_STREAM)
         options = [*options, "--status", f"127.0.0.1:{self.page}"]
-        super().__init__(bench, side if log is None else log, [AQUILA, side, *options], place, env=env)
+        super().__init__(bench, side if log is None else log, [program, side, *options], place, env=env)
 
     def fetch(self, path):
         """Status code and body of a page."""

@@ -17,9 +17,11 @@ class Rig:
     `aircraft`: whether the simulated aircraft is there.
     `namespace`: where the air side is.
     `air`, `ground`: further options of either side.
+    `programs`: other builds of it, by side.
     """
 
-    def __init__(self, bench, link=None, aircraft=False, namespace=None, air=(), ground=(), wait=True, state=None):
+    def __init__(self, bench, link=None, aircraft=False, namespace=None, air=(), ground=(), wait=True, state=None, programs=None):
+        self.programs = programs or {}
         self.bench, self.options, self.namespace = bench, {"air": list(air), "ground": list(ground)}, namespace
         self.keys = {side: make_key(bench, side) for side in ("air", "ground")}
         self.state = {"air": bench.path("air-state"), "ground": bench.path("ground-state"), **(state or {})}
@@ -58,7 +60,7 @@ class Rig:
             options += ["--listen", f"{listen}:{self.ports['link']}"]
             options += ["--video-out", f"rtp://127.0.0.1:{self.ports['viewer']}"]
         options += ["--mavlink", f"udpin:127.0.0.1:{self.ports[side + ' mavlink']}", *self.options[side]]
-        program = self.bench.add(Side(self.bench, side, options, self.place(side), log))
+        program = self.bench.add(Side(self.bench, side, options, self.place(side), log, program=self.programs.get(side, AQUILA)))
         if side == "ground":
             program.wait_log("started")
         return program
