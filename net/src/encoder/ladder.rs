@@ -119,6 +119,8 @@ pub struct Ladder {
     changed: Option<Instant>,
     /// Another rung would be better, since when.
     better: Option<(usize, Instant)>,
+    /// A higher one would, but for a dip that lasts since then.
+    dips: Option<Instant>,
     wanted: Bitrate,
 }
 
@@ -127,6 +129,8 @@ const DOWN_AFTER: Duration = Duration::from_millis(500);
 /// And above that of a higher one, by this factor, for this long.
 const UP_AFTER: Duration = Duration::from_secs(5);
 const UP_BY: f64 = 1.2;
+/// A dip below it that is shorter than this is none.
+const DIP: Duration = Duration::from_millis(300);
 /// One that was better this soon after the first, which was told before the link was found, is taken as soon as a lower one.
 const START: Duration = Duration::from_millis(1500);
 /// Between two changes: each begins with a recovery point.
@@ -172,6 +176,7 @@ impl Ladder {
                 told: None,
                 changed: None,
                 better: None,
+                dips: None,
                 wanted: Bitrate::ZERO,
             }),
         }
@@ -181,6 +186,12 @@ impl Ladder {
     pub fn want(&mut self, now: Instant, rate: Bitrate) {
         self.wanted = rate;
         let goal = self.goal();
+        let waits_for_higher = self.better.is_some_and(|(better, _)| better < self.at);
+        if goal < self.at || !waits_for_higher {
+            self.dips = None;
+        } else if now.saturating_duration_since(*self.dips.get_or_insert(now)) < DIP {
+            return;
+        }
         match self.better {
             _ if goal == self.at => self.better = None,
             // Further in the same direction: the time goes on.
@@ -343,6 +354,27 @@ mod tests {
         let rates = (0..3000).map(|step| if step / 20 % 2 == 0 { 1200 } else { 2500 });
         let told = heights(&mut ladder, start, rates);
         assert_eq!(told.len(), 1, "{told:?}");
+    }
+
+    #[test]
+    fn a_short_dip_keeps_no_larger_picture_away() {
+        let (mut ladder, start) = (ladder(), Instant::now());
+        // After the first second there is enough for 720p, but for dips: of so many tenths of a second, each three seconds.
+        let mut told = |from: Instant, dip: u64| {
+            let rate = |step: u64| {
+                if step < 20 {
+                    700
+                } else if step % 30 < dip {
+                    900
+                } else {
+                    2600
+                }
+            };
+            heights(&mut ladder, from, (0..200).map(rate))
+        };
+        assert!(matches!(told(start, 3)[..], [(0, 360, 30), (70..76, 720, 30)]), "three tenths");
+        let later = start + Duration::from_secs(30);
+        assert!(matches!(told(later, 4)[..], [(5, 360, 30)]), "more than that is no dip");
     }
 
     #[test]

@@ -304,6 +304,9 @@ const HISTORY_HOLDS_US: u64 = 1_000_000;
 const SUSPECT_BEHIND: u64 = 3;
 const SUSPECT_AFTER_US: u64 = 10_000;
 
+/// A report of so many datagrams may be one that had no room for all.
+const FULL: usize = 100;
+
 /// A kernel may stamp an arrival by a clock that is being adjusted: so much is no fault.
 const TOLERATED_US: u64 = 1_000_000;
 
@@ -404,6 +407,12 @@ impl SentLog {
         if self.fault.is_some() {
             return None;
         }
+        if feedback.arrivals.len() >= FULL {
+            // It has no room for more: all that lies between it and the one before has not arrived.
+            let after = self.reported.map_or(0, |reported| reported + 1);
+            let between = self.sent.iter_mut().filter(|sent| (after..first).contains(&sent.seq));
+            between.for_each(|sent| sent.denied = true);
+        }
         let (mut highest, mut answered) = (None, None);
         for (seq, arrival) in (first..).zip(&feedback.arrivals) {
             if seq < oldest || seq > newest {
@@ -424,6 +433,8 @@ impl SentLog {
                 if self.receiver.can_have_arrived(at_us, sent.leaving.at_us, now_us) {
                     self.held_us = self.held_us.max(clock.saturating_sub(at_us));
                     self.reports.push(sent.report(Some(at_us), arrival.ecn == 3));
+                    let held_us = clock.saturating_sub(at_us);
+                    answered = Some(Answered { sent_us: sent.leaving.at_us, held_us });
                 } else {
                     // That it has arrived may be, but when it did nobody knows.
                     self.fault = Some(ReportFault::Early);
@@ -431,8 +442,6 @@ impl SentLog {
                 self.in_flight = self.in_flight - sent.passes();
                 self.fates.extend(sent.fate(true));
                 self.received += 1;
-                let held_us = clock.saturating_sub(at_us);
-                answered = Some(Answered { sent_us: sent.leaving.at_us, held_us });
             }
         }
         if let Some(highest) = highest {
@@ -441,7 +450,9 @@ impl SentLog {
             if self.has_urgent
                 && let Some(Some(arrival)) = feedback.arrivals.get((highest - first) as usize)
             {
-                self.suspect(highest, sent_us, clock.saturating_sub(unwrap_us(clock, arrival.at_us)));
+                let at_us = unwrap_us(clock, arrival.at_us);
+                let is_known = self.receiver.can_have_arrived(at_us, sent_us, now_us);
+                self.suspect(highest, sent_us, if is_known { clock.saturating_sub(at_us) } else { 0 });
             }
             self.drop_past(highest, sent_us);
         }

@@ -290,7 +290,9 @@ impl Bearer {
     /// Of several packets one gets through, and nobody knows which: much of what leaves is lost, or nothing at all is told of it.
     pub fn loses_much(&self, now: Instant) -> bool {
         let untold_us = self.sent.untold_since().map_or(0, |since_us| self.clock.us(now).saturating_sub(since_us));
-        !self.carrier.is_radio() && (self.loss.loss() > LOSES_MUCH || Duration::from_micros(untold_us) > UNTOLD)
+        self.is_up()
+            && !self.carrier.is_radio()
+            && (self.loss.loss() > LOSES_MUCH || Duration::from_micros(untold_us) > UNTOLD)
     }
 
     /// A report has been missing for longer than it ever was of late without the bearer having failed.

@@ -142,7 +142,9 @@ impl Session {
         let Some(request) = self.inbound.recovery.pop_front() else { return false };
         let mut body = Vec::new();
         request.put(&mut body);
-        self.bearers[index].send_datagram(now, flow::RECOVERY, &body)
+        let sent = self.bearers[index].send_datagram(now, flow::RECOVERY, &body);
+        self.accompany(now, index);
+        sent
     }
 
     fn feed_feedback(&mut self, now: Instant, index: usize) -> bool {

@@ -74,8 +74,9 @@ impl FrameEncoder for Camera<'_> {
         }
         (self.progress)(number);
         let least = self.video.least.map_or(Bitrate::ZERO, |least| least.bitrate());
-        let target = rate.asked.min(self.video.rate.bitrate()).max(least);
-        if !self.step(number, rate.lasting) {
+        let range = |rate: Bitrate| rate.min(self.video.rate.bitrate()).max(least);
+        let (target, lasting) = (range(rate.asked), range(rate.lasting));
+        if !self.step(number, lasting) {
             return None;
         }
         let order = Order { target, size: self.size, recovery: std::mem::take(&mut self.recovery) };

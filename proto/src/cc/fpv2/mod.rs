@@ -14,6 +14,7 @@ mod capacity;
 mod company;
 mod drain;
 mod outlook;
+mod policer;
 mod reaction;
 mod stall;
 mod unevenness;
@@ -31,6 +32,7 @@ use capacity::{Arrival, Trains, Verdict};
 use company::Company;
 use drain::Drain;
 use outlook::Outlook;
+use policer::Policer;
 use reaction::Reaction;
 use stall::Stall;
 use unevenness::Unevenness;
@@ -42,7 +44,7 @@ pub struct Fpv2Config {
     /// Capacity assumed before anything is known.
     pub initial: Bitrate,
     /// η: share of the capacity that video gets ([AQUILA eq. 7] γ), while the capacity is steady and 3 Mbit/s: of less it gets more,
-    /// see [`UTILISATION_PER_HALF`]; [`UTILISATION_VARYING`] of it while it varies, whatever it is.
+    /// see [`UTILISATION_PER_HALF`]; [`UTILISATION_VARYING`] of it while it varies, whatever it is, and no more than while it is steady.
     pub utilisation: f64,
     /// τ: a queue is worked off within this time while the capacity is steady, and [`HORIZON_VARYING`] of it while it varies.
     pub horizon: Duration,
@@ -180,6 +182,7 @@ pub struct Fpv2 {
     stall: Stall,
     drain: Drain,
     reaction: Reaction,
+    policer: Policer,
     outlook: Outlook,
     /// What the outlook makes of it, from 0 to 1.
     caution: f64,
@@ -212,6 +215,7 @@ impl Fpv2 {
             stall: Stall::default(),
             drain: Drain::new(),
             reaction: Reaction::default(),
+            policer: Policer::default(),
             outlook: Outlook::default(),
             caution: 0.0,
             last_update: None,
@@ -254,7 +258,7 @@ impl Fpv2 {
         let halves = (UTILISATION_RATE / self.ours().0.max(1) as f64).log2();
         let (least, most) = UTILISATION_BOUNDS;
         let steady = (self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most)).min(1.0);
-        let varying = self.config.utilisation * UTILISATION_VARYING;
+        let varying = (self.config.utilisation * UTILISATION_VARYING).min(steady);
         let varies = self.variation.share().max(self.caution);
         (steady + (varying - steady) * varies) * self.unevenness.more() * self.reaction.share()
     }
@@ -267,6 +271,8 @@ impl Fpv2 {
     }
 
     fn update_capacity(&mut self, now: Instant, now_us: u64) {
+        let queue = self.queue_delay();
+        self.policer.poll(now, self.capacity.min(self.range.most), queue);
         // Until the link has been found, each growth is judged by what left after the one before it.
         let since_us = self.proven_us.filter(|_| !self.found);
         let Some(verdict) = self.trains.verdict(self.base.is_in_doubt(), self.found, since_us) else {
@@ -316,16 +322,15 @@ impl Fpv2 {
                 }
             }
         }
+        self.capacity = self.capacity.min(self.policer.limit().unwrap_or(MAX_CAPACITY));
         match (self.found, verdict) {
             (true, Verdict::Limited(_)) => self.variation.update(self.capacity),
             // That more was looked for is no change of the link.
             (true, _) => self.variation.follow(before, self.capacity),
             (false, _) => self.variation.forget(),
         }
-        let queue = Duration::from_micros(self.queue_us.max(0) as u64);
-        self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue, self.trains.lately_received());
-        let most = self.reaction.policed(now).unwrap_or(MAX_CAPACITY);
-        self.capacity = self.capacity.min(most).clamp(MIN_CAPACITY, MAX_CAPACITY);
+        self.capacity = self.capacity * self.reaction.poll(now, self.pipe(), queue);
+        self.capacity = self.capacity.clamp(MIN_CAPACITY, MAX_CAPACITY);
     }
 
     fn test_base(&mut self, now: Instant) {
@@ -375,6 +380,7 @@ impl Controller for Fpv2 {
         let (mut newest, mut newest_sent_us) = (None, 0);
         for packet in reports.packets {
             self.reaction.on_packet(packet.arrived_us.is_some(), packet.ce);
+            self.policer.on_packet(packet.arrived_us.is_some(), packet.bytes);
             let Some(arrived_us) = packet.arrived_us else {
                 self.company.on_loss();
                 continue;
@@ -441,7 +447,7 @@ impl Controller for Fpv2 {
         self.rtt = Minimum::new(RTT_SPAN);
         (self.found, self.proven_us, self.free) = (false, None, 0);
         self.stall = Stall::default();
-        self.reaction.forget_policer();
+        self.policer = Policer::default();
         (self.queue_us, self.led_us) = (0, 0);
     }
 

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Bitrate;
-
 /// More than this share lost in a round trip, while the queue is long, is the queue's end.
 const LOSS: f64 = 0.02;
 const LONG_QUEUE: Duration = Duration::from_millis(60);
@@ -13,11 +11,6 @@ const MARKS_WEIGHT: f64 = 1.0 / 16.0;
 /// Weight of a round trip's share of random loss; a round trip that has lost more is no random one.
 const RANDOM_WEIGHT: f64 = 1.0 / 64.0;
 const MOST_RANDOM: f64 = 0.3;
-/// So many such round trips in a row, without a long queue, are neither an outage nor a queue's end: somebody drops what is more than he lets through.
-/// What he lets through has waited for nothing, and busy pairs tell of the line in front of him. What arrives is then all that is to be had, for
-/// this long.
-const POLICED_AFTER: u32 = 3;
-const POLICED_FOR: Duration = Duration::from_secs(30);
 /// Marks are judged at most this often.
 const MARKS_EVERY: Duration = Duration::from_millis(25);
 
@@ -34,10 +27,6 @@ pub(super) struct Reaction {
     random: f64,
     /// In the last round trip there were marks.
     marks: bool,
-    /// Round trips in a row that lost more than is random, without a long queue.
-    heavy: u32,
-    /// More is dropped, until then.
-    policed: Option<(Bitrate, Instant)>,
 }
 
 impl Reaction {
@@ -47,8 +36,8 @@ impl Reaction {
         self.marked += u64::from(ce);
     }
 
-    /// Judges a round trip that is over, in which so much was `received`; gives what the capacity has to be multiplied with.
-    pub fn poll(&mut self, now: Instant, rtt: Duration, queue: Duration, received: Bitrate) -> f64 {
+    /// Judges a round trip that is over; gives what the capacity has to be multiplied with.
+    pub fn poll(&mut self, now: Instant, rtt: Duration, queue: Duration) -> f64 {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) < rtt.max(MARKS_EVERY) || self.arrived + self.lost == 0 {
             return 1.0;
@@ -58,25 +47,10 @@ impl Reaction {
         self.alpha += (marked - self.alpha) * MARKS_WEIGHT;
         self.marks = self.marked > 0;
         (self.arrived, self.lost, self.marked, self.since) = (0, 0, 0, Some(now));
-        let is_heavy = lost >= MOST_RANDOM;
-        if queue <= LONG_QUEUE && !is_heavy {
+        if queue <= LONG_QUEUE && lost < MOST_RANDOM {
             self.random += (lost - self.random) * RANDOM_WEIGHT;
         }
-        self.heavy = if queue <= LONG_QUEUE && is_heavy { self.heavy + 1 } else { 0 };
-        if self.heavy >= POLICED_AFTER {
-            self.policed = Some((received, now + POLICED_FOR));
-        }
         if lost > LOSS && queue > LONG_QUEUE { AT_LOSS } else { 1.0 }
-    }
-
-    /// Whoever drops is not on the way any more.
-    pub fn forget_policer(&mut self) {
-        (self.heavy, self.policed) = (0, None);
-    }
-
-    /// The rate above which everything is dropped, if somebody does.
-    pub fn policed(&self, now: Instant) -> Option<Bitrate> {
-        self.policed.filter(|(_, until)| *until > now).map(|(rate, _)| rate)
     }
 
     /// Share of what is sent that random loss leaves.

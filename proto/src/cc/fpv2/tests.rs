@@ -416,21 +416,19 @@ fn marks_and_losses_behind_a_long_queue_lower_the_rate() {
     let start = Instant::now();
     let round = |n: u64| start + Duration::from_millis(40 * n);
     let rtt = Duration::from_millis(40);
-    assert!((reaction.poll(round(0), rtt, Duration::ZERO, PACED) - 1.0).abs() < 1e-9);
+    assert!((reaction.poll(round(0), rtt, Duration::ZERO) - 1.0).abs() < 1e-9);
     (0..100).for_each(|n| reaction.on_packet(n % 20 != 0, false));
-    assert!((reaction.poll(round(1), rtt, Duration::from_millis(100), PACED) - AT_LOSS_EXPECTED).abs() < 1e-9);
+    assert!((reaction.poll(round(1), rtt, Duration::from_millis(100)) - AT_LOSS_EXPECTED).abs() < 1e-9);
     (0..100).for_each(|n| reaction.on_packet(n % 20 != 0, false));
-    assert!((reaction.poll(round(2), rtt, Duration::from_millis(10), PACED) - 1.0).abs() < 1e-9, "random loss");
+    assert!((reaction.poll(round(2), rtt, Duration::from_millis(10)) - 1.0).abs() < 1e-9, "random loss");
     for n in 3..60 {
         (0..10).for_each(|_| reaction.on_packet(true, true));
-        reaction.poll(round(n), rtt, Duration::ZERO, PACED);
+        reaction.poll(round(n), rtt, Duration::ZERO);
     }
     assert!(reaction.share() < 0.55, "{}", reaction.share());
 }
 
 const AT_LOSS_EXPECTED: f64 = 0.9;
-/// What arrives, where it does not matter.
-const PACED: Bitrate = Bitrate::mbps(4);
 
 #[test]
 fn random_loss_is_made_up_for_and_an_outage_is_none() {
@@ -439,7 +437,7 @@ fn random_loss_is_made_up_for_and_an_outage_is_none() {
     let rtt = Duration::from_millis(40);
     let mut round = |n: u32, lost: u32| {
         (0..20).for_each(|packet| reaction.on_packet(packet >= lost, false));
-        reaction.poll(start + rtt * n, rtt, Duration::ZERO, PACED);
+        reaction.poll(start + rtt * n, rtt, Duration::ZERO);
         reaction.arrives()
     };
     for n in 0..300 {
@@ -452,29 +450,6 @@ fn random_loss_is_made_up_for_and_an_outage_is_none() {
         round(n, 0);
     }
     assert!(round(700, 0) > 0.995);
-}
-
-#[test]
-fn heavy_loss_without_a_queue_is_a_policer_for_half_a_minute() {
-    let (start, rtt) = (Instant::now(), Duration::from_millis(40));
-    let after = |losses: &[u32], queue_ms: u64| {
-        let mut reaction = Reaction::default();
-        for (n, lost) in (0..).zip(losses) {
-            (0..20).for_each(|packet| reaction.on_packet(packet >= *lost, false));
-            reaction.poll(start + rtt * n, rtt, Duration::from_millis(queue_ms), PACED);
-        }
-        reaction
-    };
-    let policed = after(&[0, 16, 16, 7], 0);
-    assert_eq!(policed.policed(start + rtt), Some(PACED));
-    let until = start + rtt * 3 + Duration::from_secs(30);
-    assert_eq!([until - rtt, until].map(|now| policed.policed(now).is_some()), [true, false]);
-    let others = [after(&[0, 20, 20], 0), after(&[16, 16, 0, 16, 16], 0), after(&[5; 40], 0), after(&[16; 40], 61)];
-    let others = others.map(|reaction| reaction.policed(start + rtt).is_some());
-    assert_eq!(others, [false; 4], "an outage, two of them, random loss, the end of a long queue");
-    let mut moved = policed;
-    moved.forget_policer();
-    assert_eq!(moved.policed(start + rtt), None, "another network");
 }
 
 #[test]
