@@ -46,9 +46,11 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1..60u8).prop_map(|count| Step::Honest { count }),
         // A session takes none that is longer.
         1 => (0..60_000_000u32).prop_map(Step::Rtt),
-        1 => (decibels(), prop::option::of(any::<u64>()), decibels(), decibels()).prop_map(|(altitude_m, cell, rsrp_dbm, sinr_db)| {
-            Step::Radio(Radio { altitude_m, cell, rsrp_dbm, rsrq_db: None, sinr_db })
-        }),
+        1 => (decibels(), prop::option::of(any::<u64>()), decibels(), decibels(), decibels()).prop_map(
+            |(altitude_m, cell, rsrp_dbm, rsrq_db, sinr_db)| {
+                Step::Radio(Radio { altitude_m, cell, rsrp_dbm, rsrq_db, sinr_db })
+            }
+        ),
         1 => Just(Step::NewPath),
     ]
 }
