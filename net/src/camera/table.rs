@@ -177,6 +177,9 @@ fn kbps(rate: Bitrate) -> u64 {
     (rate.0 / 1000).max(1)
 }
 
+/// A buffer of x264's that holds as much as this is a long one: its own is 600 ms.
+const LONG_BUFFER_MS: u32 = 400;
+
 /// In a pipeline's text, in the place of an encoder: the best one that there is.
 pub const ANY: &str = "encoder";
 
@@ -201,7 +204,15 @@ pub struct CameraSetup {
 impl CameraSetup {
     /// How its encoder follows. Of one that is still open in the text that is not known: see `chosen`.
     pub fn kind(&self) -> EncoderKind {
-        Encoder::in_text(&self.pipeline).map_or(EncoderKind::Unknown, Encoder::kind)
+        match Encoder::in_text(&self.pipeline).map_or(EncoderKind::Unknown, Encoder::kind) {
+            EncoderKind::X264 if self.buffer_ms().is_some_and(|ms| ms >= LONG_BUFFER_MS) => EncoderKind::X264LongBuffer,
+            kind => kind,
+        }
+    }
+
+    /// Of x264enc, if the text says so.
+    fn buffer_ms(&self) -> Option<u32> {
+        words(&self.pipeline).find_map(|word| word.strip_prefix("vbv-buf-capacity=")?.parse().ok())
     }
 }
 
@@ -250,6 +261,8 @@ mod tests {
             CameraSetup { pipeline: text.to_owned(), sizes: Sizes::Same, h265: false, intra_refresh: false }.kind()
         };
         assert_eq!(kind("v4l2src ! videoconvert!x264enc bitrate=3"), EncoderKind::X264);
+        assert_eq!(kind("v4l2src ! x264enc vbv-buf-capacity=200"), EncoderKind::X264);
+        assert_eq!(kind("v4l2src ! x264enc vbv-buf-capacity=600"), EncoderKind::X264LongBuffer);
         assert_eq!([kind("v4l2src ! v4l2h264enc"), kind("v4l2src ! encoder")], [EncoderKind::Unknown; 2]);
     }
 }
