@@ -25,5 +25,5 @@ pub mod wire;
 
 pub use bearer::{BearerId, Usage};
 pub use class::Class;
-pub use session::{Event, FrameRate, FrameTurn, LinkState, Output, Session, SessionConfig, Side};
+pub use session::{Event, FrameBitrate, FrameTurn, LinkState, Output, Session, SessionConfig, Side};
 pub use units::{Bitrate, ByteCount};

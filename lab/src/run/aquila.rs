@@ -11,7 +11,7 @@ use aquila_proto::mavlink::Frame;
 use aquila_proto::quic::EcnCodepoint;
 use aquila_proto::session::Arrival;
 use aquila_proto::video::VideoParity;
-use aquila_proto::{BearerId, Bitrate, Event, FrameRate, FrameTurn, Output as SessionOutput, Side, Usage};
+use aquila_proto::{BearerId, Bitrate, Event, FrameBitrate, FrameTurn, Output as SessionOutput, Side, Usage};
 use bytes::BytesMut;
 
 use super::clock::Clock;
@@ -467,7 +467,7 @@ impl Contender for Aquila {
                 self.ends[node].session.next_frame(shown, camera, waited)
             }
             (false, _) if self.held => FrameTurn::LeaveOut,
-            (false, Some(told)) => FrameTurn::Encode(FrameRate::both(told)),
+            (false, Some(told)) => FrameTurn::Encode(FrameBitrate::both(told)),
             (false, None) => return Wanted::default(),
         };
         match turn {

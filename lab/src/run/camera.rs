@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aquila_net::encoder::EncoderKind;
-use aquila_proto::{Bitrate, FrameRate};
+use aquila_proto::{Bitrate, FrameBitrate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -21,7 +21,7 @@ pub struct Encoded {
 /// Makes frames.
 pub trait FrameEncoder {
     /// Encodes picture number `number` for this rate; `recovery`: as a recovery point. `None`: it has left it out.
-    fn encode(&mut self, number: u64, rate: FrameRate, recovery: bool) -> Option<Encoded>;
+    fn encode(&mut self, number: u64, rate: FrameBitrate, recovery: bool) -> Option<Encoded>;
 
     /// Which encoder it is; `None`: a model of one.
     fn kind(&self) -> Option<EncoderKind> {
@@ -56,7 +56,7 @@ impl SizeModel {
 }
 
 impl FrameEncoder for SizeModel {
-    fn encode(&mut self, number: u64, rate: FrameRate, recovery: bool) -> Option<Encoded> {
+    fn encode(&mut self, number: u64, rate: FrameBitrate, recovery: bool) -> Option<Encoded> {
         let VideoTraffic { rate: most, least, frames_per_second, variation, response, recovery: factor, .. } =
             self.video;
         let period = self.video.recovery_every.map(|every| {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use aquila_emu::{Ecn, Payload};
 use aquila_proto::cc::Radio;
-use aquila_proto::{Bitrate, FrameRate};
+use aquila_proto::{Bitrate, FrameBitrate};
 use bytes::BytesMut;
 
 use super::tcp::segment::Segment;
@@ -153,7 +153,7 @@ pub enum Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// The rate.
-    pub rate: FrameRate,
+    pub rate: FrameBitrate,
     /// It had better leave the frame out.
     pub skip: bool,
     /// It had better keep it, and ask again after this.
@@ -165,7 +165,7 @@ pub struct Wanted {
 impl Default for Wanted {
     /// Whatever the encoder likes.
     fn default() -> Self {
-        Self { rate: FrameRate::both(Bitrate(u64::MAX)), skip: false, wait: None, recovery: false }
+        Self { rate: FrameBitrate::both(Bitrate(u64::MAX)), skip: false, wait: None, recovery: false }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use aquila_proto::{Bitrate, FrameRate};
+use aquila_proto::{Bitrate, FrameBitrate};
 use serde_json::Value;
 
 use super::log::Log;
@@ -100,7 +100,7 @@ impl Shooting {
             }
             let told = self.wishes.rate().or(first.map(|first| first.bitrate())).filter(|_| follow);
             let rate = told.unwrap_or(most.bitrate()).min(most.bitrate());
-            let Some(frame) = encoder.encode(number, FrameRate::both(rate), self.wishes.take_recovery()) else {
+            let Some(frame) = encoder.encode(number, FrameBitrate::both(rate), self.wishes.take_recovery()) else {
                 self.log.on_skipped(self.flow, due);
                 continue;
             };

@@ -48,6 +48,8 @@ enum Lie {
     NeverSent,
     /// All arrives later than its report leaves.
     Ahead,
+    /// All but a tenth of it does.
+    MostlyAhead,
     /// Some of it has arrived before it left.
     Early,
     /// Their clock is set, once, by half an hour.
@@ -352,7 +354,8 @@ impl Flight {
         let clock = |at: Duration| match self.lie {
             Lie::Backwards => (self.us(LASTS) - at.as_micros() as u64) as u32,
             Lie::Leaps => (self.us(at) as u32).wrapping_add(leap),
-            Lie::Ahead => (self.us(at) as u32).wrapping_add(5_000_000),
+            Lie::MostlyAhead if at.subsec_micros().is_multiple_of(10) => self.us(at) as u32,
+            Lie::Ahead | Lie::MostlyAhead => (self.us(at) as u32).wrapping_add(5_000_000),
             Lie::Early if at.subsec_micros().is_multiple_of(5) => (self.us(at) as u32).wrapping_sub(HALF_HOUR_US),
             Lie::SetForward if at > SET_AT => (self.us(at) as u32).wrapping_add(HALF_HOUR_US),
             Lie::SetBack if at > SET_AT => (self.us(at) as u32).wrapping_sub(HALF_HOUR_US),
@@ -430,6 +433,7 @@ fn somebody_whose_reports_lie_is_flown_on_with() {
     let lies = [
         (Lie::Nothing, None, Some((0.8, ms(100)))),
         (Lie::Ahead, Some(ReportFault::Ahead), Some((0.8, ms(100)))),
+        (Lie::MostlyAhead, Some(ReportFault::Ahead), None),
         (Lie::Early, Some(ReportFault::Early), Some((0.65, ms(100)))),
         (Lie::Backwards, Some(ReportFault::ClockWentBack), None),
         (Lie::Leaps, Some(ReportFault::ClockLeapt), None),

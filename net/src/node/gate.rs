@@ -3,9 +3,7 @@
 use std::sync::mpsc as reply;
 use std::time::{Duration, Instant};
 
-#[cfg(all(test, feature = "gstreamer"))]
-use aquila_proto::Bitrate;
-use aquila_proto::{FrameRate, FrameTurn, Session};
+use aquila_proto::{FrameBitrate, FrameTurn, Session};
 use tokio::sync::mpsc;
 
 use crate::video::Flow;
@@ -46,13 +44,13 @@ impl FrameGate {
 
     /// One that is answered by a function, for trials of encoders.
     #[cfg(all(test, feature = "gstreamer"))]
-    pub(crate) fn answering(mut answer: impl FnMut() -> Option<Bitrate> + Send + 'static) -> Self {
+    pub(crate) fn answering(mut answer: impl FnMut() -> Option<aquila_proto::Bitrate> + Send + 'static) -> Self {
         let (gate, mut asked) = Self::new();
         std::thread::spawn(move || {
             while let Some(question) = asked.blocking_recv() {
                 let _ = question
                     .answer
-                    .try_send(answer().map(FrameRate::both).map_or(FrameTurn::LeaveOut, FrameTurn::Encode));
+                    .try_send(answer().map(FrameBitrate::both).map_or(FrameTurn::LeaveOut, FrameTurn::Encode));
             }
         });
         gate
@@ -61,7 +59,7 @@ impl FrameGate {
     /// A picture is there to be encoded: the rate to encode it for, or `None` if it should be left out; see
     /// [`Session::next_frame`]. Blocks while the picture has to wait for its turn, which is for less than the time from one to the next, and
     /// for at most 10 ms if there is no answer. A node that does not answer by then, or has ended, could not send the frame either.
-    pub fn next_frame(&self) -> Option<FrameRate> {
+    pub fn next_frame(&self) -> Option<FrameBitrate> {
         let since = Instant::now();
         loop {
             match self.ask(since.elapsed())? {
@@ -97,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    const RATE: FrameRate = FrameRate { asked: Bitrate(7), lasting: Bitrate(5) };
+    const RATE: FrameBitrate = FrameBitrate { asked: Bitrate(7), lasting: Bitrate(5) };
 
     #[test]
     fn a_node_that_does_not_answer_holds_nobody_up() {

@@ -683,6 +683,60 @@ mod tests {
         let arrivals = vec![None, Some(Arrival { at_us: 9, ecn: 0 })];
         sent.on_feedback(&Feedback { sent_us: 9, first_seq: 0, arrivals }, 9);
         assert_eq!(sent.unreported_since(), Some(3), "what was passed over is lost, not missing");
+        send(&mut sent, 4, false);
+        assert_eq!(sent.untold_since(), Some(3));
+    }
+
+    /// A millisecond apart, from 0 on.
+    fn sent(count: u64) -> SentLog {
+        let mut log = SentLog::default();
+        for n in 0..count {
+            log.on_sent(Leaving { at_us: n * 1_000, bytes: ByteCount(9), kept: None, leads: false, urgent: true });
+        }
+        log
+    }
+
+    /// By a clock that is `ahead_us` of ours: all of these came 20 ms after they had left.
+    fn report(numbers: std::ops::Range<u64>, now_us: u64, ahead_us: u64) -> Feedback {
+        let arrival = |n: u64| Some(Arrival { at_us: (ahead_us + n * 1_000 + 20_000) as u32, ecn: 0 });
+        let first_seq = numbers.start as u16;
+        Feedback { sent_us: (ahead_us + now_us) as u32, first_seq, arrivals: numbers.map(arrival).collect() }
+    }
+
+    #[test]
+    fn of_what_arrives_before_it_has_left_nobody_knows_when() {
+        let mut log = sent(4);
+        let mut told = report(0..4, 30_000, 77_000_000);
+        told.arrivals[3].as_mut().unwrap().at_us -= 5_000_000;
+        assert_eq!(log.on_feedback(&told, 30_000), None, "no round trip is read off it");
+        assert_eq!(log.fault(), Some(ReportFault::Early));
+        assert_eq!(log.reports().iter().map(|report| report.number).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!((log.in_flight(), log.received_and_lost()), (ByteCount(0), (4, 0)), "it has arrived all the same");
+    }
+
+    #[test]
+    fn another_clock_is_told_of_once() {
+        let mut log = sent(40);
+        log.on_feedback(&report(0..2, 30_000, 77_000_000), 30_000);
+        for n in 0..8 {
+            let now_us = 40_000 + n * 10_000;
+            log.on_feedback(&report(2 + n..3 + n, now_us, 900_000_000), now_us);
+            let (fault, is_another) = (log.fault(), log.take_other_clock());
+            assert_eq!((fault.is_none(), is_another), (n == 7, n == 7), "{n}: {fault:?}");
+        }
+        log.on_feedback(&report(10..12, 130_000, 900_000_000), 130_000);
+        assert!(log.fault().is_none() && !log.take_other_clock());
+    }
+
+    #[test]
+    fn what_no_report_has_told_of_is_no_loss_to_a_controller_unless_one_had_no_room() {
+        for (told, heard) in [(90, 0), (FULL as u64, 200)] {
+            let mut log = sent(400);
+            log.on_feedback(&report(0..2, 30_000, 77_000_000), 30_000);
+            log.on_feedback(&report(202..202 + told, 330_000, 77_000_000), 330_000);
+            let lost = log.reports().iter().filter(|report| report.arrived_us.is_none()).count();
+            assert_eq!((lost, log.received_and_lost().1), (heard, 200), "of {told} in one report");
+        }
     }
 
     #[test]

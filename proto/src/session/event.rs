@@ -193,14 +193,14 @@ pub enum Event {
 
 /// What an encoder that asks is told with a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameRate {
+pub struct FrameBitrate {
     /// To ask of it, so that this picture has the size that is wanted; it swings with those before.
     pub asked: Bitrate,
     /// That lasts: what the pictures' size in pixels is to be for.
     pub lasting: Bitrate,
 }
 
-impl FrameRate {
+impl FrameBitrate {
     /// The same for both.
     pub const fn both(rate: Bitrate) -> Self {
         Self { asked: rate, lasting: rate }
@@ -211,7 +211,7 @@ impl FrameRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameTurn {
     /// It is to be encoded, for this rate.
-    Encode(FrameRate),
+    Encode(FrameBitrate),
     /// The link does not take it yet. Keep it, and ask again after this.
     Wait(Duration),
     /// It is to be left out.

@@ -40,7 +40,7 @@ pub use crate::feedback::ReportFault;
 pub use crate::sched::parcels::{ParcelFate, ParcelPort};
 pub use bearer::{BearerConfig, BearerCounters};
 pub use config::{SessionConfig, Side};
-pub use event::{Event, FrameRate, FrameTurn, LinkState, Output};
+pub use event::{Event, FrameBitrate, FrameTurn, LinkState, Output};
 pub use stats::{BearerStats, CameraStats, ClassStats, Counters, Stats};
 
 use crate::cc::{Controller, EncoderLag, EncoderRange, LatelyTold, Load, Response};
@@ -486,7 +486,7 @@ impl Session {
                 encoding.begin(now, waited);
             }
             let wanted = self.beside_parity(self.carried_video());
-            let rate = FrameRate { asked: self.encoder_lag.ask(wanted), lasting: self.lasting_rate(1.0) };
+            let rate = FrameBitrate { asked: self.encoder_lag.ask(wanted), lasting: self.lasting_rate(1.0) };
             return FrameTurn::Encode(rate);
         }
         let until_next = self.rhythm.interval(now, flow).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aquila_net::encoder::{EncoderKind, Ladder};
-use aquila_proto::{Bitrate, FrameRate};
+use aquila_proto::{Bitrate, FrameBitrate};
 
 use crate::camera::nal_units;
 use crate::plan::VideoTraffic;
@@ -64,7 +64,7 @@ impl Camera<'_> {
 }
 
 impl FrameEncoder for Camera<'_> {
-    fn encode(&mut self, number: u64, rate: FrameRate, recovery: bool) -> Option<Encoded> {
+    fn encode(&mut self, number: u64, rate: FrameBitrate, recovery: bool) -> Option<Encoded> {
         let number = number as u32;
         self.recovery |= recovery || self.unasked.is_some_and(|every| number.is_multiple_of(every));
         let film = self.film;

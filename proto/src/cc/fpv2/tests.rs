@@ -411,6 +411,18 @@ fn a_link_that_carries_each_frame_differently_is_given_more_than_the_capacity() 
 }
 
 #[test]
+fn care_asks_for_no_more_whatever_is_configured() {
+    for (utilisation, mbps) in [(0.5, 1), (0.5, 20), (0.72, 6), (0.895, 1), (0.895, 20), (1.0, 3)] {
+        let config = Fpv2Config { utilisation, ..Fpv2Config::default() };
+        let mut controller = Fpv2::new(config, EncoderRange::default());
+        controller.capacity = Bitrate::mbps(mbps);
+        let calm = controller.share();
+        controller.caution = 1.0;
+        assert!(controller.share() <= calm, "{utilisation} of {mbps} Mbit/s");
+    }
+}
+
+#[test]
 fn marks_and_losses_behind_a_long_queue_lower_the_rate() {
     let mut reaction = Reaction::default();
     let start = Instant::now();
