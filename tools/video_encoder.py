@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Encodes raw pictures one by one, for `aquila lab video`: libx264 or libx265 through GStreamer, in a process of its own.
 
-    video_encoder.py x264|x264-refresh|x265 WIDTH HEIGHT FRAMES_PER_SECOND
+    video_encoder.py x264|x264-long-buffer|x264-refresh|x265|x265-ultrafast WIDTH HEIGHT FRAMES_PER_SECOND
 
 On standard input, for each picture: the target in kbit/s (32 bits, big-endian), 1 if it has to be a recovery point (8 bits), and the
 picture in I420 without padding. On standard output, first the line `ready`, then for each picture: 1 if it is a recovery point (8 bits), the
@@ -11,7 +11,8 @@ said in a line on standard error.
 The settings are those of a camera that is flown by: no look-ahead, no B frames, a buffer of 200 ms, recovery points on request only, and one
 thread, so that the same pictures and targets give the same bytes. libx264 takes another target from the next picture on; libx265 is opened
 again for that, with a new recovery point, as GStreamer's element does. x264-refresh is libx264 with its intra refresh: asked for a recovery point, it
-refreshes its picture column by column, which is not said in the answer, but in the access unit (tools/refresh_bench).
+refreshes its picture column by column, which is not said in the answer, but in the access unit (tools/refresh_bench). x264-long-buffer has a buffer
+of a second, and x265-ultrafast another preset.
 """
 
 import struct
@@ -43,6 +44,8 @@ ENCODERS = {
     " ! video/x-h265,stream-format=byte-stream,alignment=au",
 }
 ENCODERS["x264-refresh"] = ENCODERS["x264"].replace("x264enc", "x264enc intra-refresh=true")
+ENCODERS["x264-long-buffer"] = ENCODERS["x264"].replace(f"vbv-buf-capacity={VBV_MS}", "vbv-buf-capacity=1000")
+ENCODERS["x265-ultrafast"] = ENCODERS["x265"].replace("superfast", "ultrafast")
 
 
 def read_exactly(size):
@@ -74,7 +77,7 @@ class Encoder:
     def set_rate(self, kbps):
         if kbps == self.kbps:
             return
-        if self.codec == "x265":
+        if self.codec.startswith("x265"):
             # Told another rate, the element opens libx265 again, but its buffer's size stays what it was at first.
             return self.open(kbps)
         self.kbps = kbps

@@ -282,7 +282,7 @@ pub struct LabVideoArgs {
     /// A plan with a camera: the name of a shipped one, or a file
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: String,
-    /// Who encodes: openh264, x264 or x265
+    /// Who encodes: openh264, x264, x264-long-buffer, x265 or x265-ultrafast
     #[arg(long, value_name = "ENCODER", default_value = "openh264")]
     pub codec: Engine,
     /// What is filmed: flight, or a video file

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aquila_net::bearer::{BearerSpec, is_interface_name};
 use aquila_net::camera::CameraSetup;
-use aquila_net::encoder::{EncoderSetup, EncoderSpec, LadderError, Sizes};
+use aquila_net::encoder::{EncoderKind, EncoderSetup, EncoderSpec, LadderError, Sizes};
 use aquila_net::mavlink::EndpointSpec;
 use aquila_net::modem::ModemSpec;
 use aquila_net::mule::Role as Does;
@@ -288,10 +288,14 @@ pub enum Invalid {
     )]
     Camera,
     /// What only a command can be told, or a camera in this process.
+    #[error("[video] sizes are for encoder = \"exec:COMMAND\" and for camera: others cannot be told any")]
+    NoSizes,
+    /// A kind that makes no difference there.
     #[error(
-        "[video] encoder_kind is for encoder = \"exec:COMMAND\", and sizes for that and for camera: others cannot be told"
+        "[video] encoder_kind is for encoder = \"exec:COMMAND\", and \"rekeying\" for v4l2: too; that of a camera is known by its encoder's name, and \
+         majestic is told so few rates that it makes no difference"
     )]
-    NotTold,
+    NoKind,
     /// What is chosen for a camera in this process only.
     #[error("[video] h265 is for camera = \"... ! encoder\": elsewhere the encoder is already chosen")]
     NotChosen,
@@ -515,12 +519,20 @@ fn video(video: file::Video, side: Side) -> Result<VideoSettings, Invalid> {
     }
     let reorder_time = video.reorder.map_or(shown.reorder_time, |time| time.get());
     let reassembly = ReassemblerConfig { reorder_time, max_frame_age, ..shown };
-    let is_told = matches!(video.encoder, Some(Text(EncoderSpec::Command(_))));
-    if !is_told && (video.encoder_kind.is_some() || video.sizes.is_some() && video.camera.is_none()) {
-        return Err(Invalid::NotTold);
+    let kind = video.encoder_kind.map(|Text(kind)| kind);
+    let (has_sizes, has_kind) = match video.encoder {
+        Some(Text(EncoderSpec::Command(_))) => (true, true),
+        Some(Text(EncoderSpec::V4l2(_))) => (false, kind == Some(EncoderKind::Rekeying)),
+        Some(Text(EncoderSpec::Majestic(..))) | None => (video.camera.is_some(), false),
+    };
+    if kind.is_some() && !has_kind {
+        return Err(Invalid::NoKind);
+    }
+    if video.sizes.is_some() && !has_sizes {
+        return Err(Invalid::NoSizes);
     }
     let sizes = Sizes::new(video.sizes.into_iter().flatten().map(|Text(size)| size))?;
-    let kind = video.encoder_kind.map(|Text(kind)| kind).unwrap_or_default();
+    let kind = kind.unwrap_or_default();
     let h265 = video.h265.unwrap_or_default();
     let intra_refresh = video.intra_refresh.unwrap_or_default();
     if intra_refresh && video.camera.is_none() {

@@ -98,6 +98,10 @@ fn keys_that_contradict_each_other_are_refused_with_what_to_write() {
         ("[video]\ninputs = [':1', ':2?flow=0']", Side::Air, "flow 0 twice"),
         ("[video]\noutputs = [':5600']", Side::Ground, "127.0.0.1:5600"),
         ("[video]\nsizes = ['1280x720@30:0']", Side::Air, "exec:COMMAND"),
+        ("[video]\nencoder = 'v4l2:/dev/video0'\nsizes = ['1280x720@30:0']", Side::Air, "exec:COMMAND"),
+        ("[video]\nencoder_kind = 'x264'", Side::Air, "exec:COMMAND"),
+        ("[video]\nencoder = 'v4l2:/dev/video0'\nencoder_kind = 'x264'", Side::Air, "\"rekeying\" for v4l2:"),
+        ("[video]\nencoder = 'majestic:camera'\nencoder_kind = 'rekeying'", Side::Air, "no difference"),
         ("[video]\nh265 = true", Side::Air, "... ! encoder"),
         ("[video]\nintra_refresh = true\nencoder = 'exec:x'", Side::Air, "intra_refresh is for camera"),
         ("[video]\nencoder_least = '2Mbit/s'\nencoder_most = '1Mbit/s'", Side::Air, "above encoder_most"),
@@ -127,6 +131,8 @@ fn the_range_of_an_encoder_is_as_it_is_configured_and_follows_as_its_kind_does()
     let wanted = EncoderKind::X264.range(Bitrate::kbps(300), Bitrate::mbps(4));
     assert_eq!(given, wanted);
     assert!(wanted.response.rise < 1.0);
+    assert!(range("[video]\nencoder = 'v4l2:/dev/video0'\nencoder_kind = 'rekeying'").rekeys);
+    assert!(!range("[video]\nencoder = 'v4l2:/dev/video0'").rekeys);
 }
 
 #[test]

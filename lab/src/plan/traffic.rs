@@ -167,6 +167,9 @@ pub struct VideoTraffic {
     /// Share of a change of the rate that the next frame follows.
     #[serde(default = "all")]
     pub response: f64,
+    /// The program knows `response`; else it takes it that all of a change is followed at once.
+    #[serde(default = "yes")]
+    pub known: bool,
     /// From a picture to its frame.
     pub encoding: Option<Time>,
     /// Size of a recovery point over that of other frames.
@@ -499,6 +502,10 @@ fn one_copy() -> u32 {
 
 fn thirty() -> u32 {
     30
+}
+
+const fn yes() -> bool {
+    true
 }
 
 fn all() -> f64 {

@@ -488,7 +488,9 @@ fn encoder_range(traffic: &[&TrafficPlan]) -> EncoderRange {
         Some(most) => EncoderRange {
             least: videos().filter_map(|video| least(&video)).min().unwrap_or_default(),
             most,
-            response: Response::both(videos().map(|video| video.response).fold(1.0, f64::min)),
+            response: Response::both(
+                videos().filter(|video| video.known).map(|video| video.response).fold(1.0, f64::min),
+            ),
             ..EncoderRange::default()
         },
         None => EncoderRange::default(),

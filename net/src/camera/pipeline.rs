@@ -307,12 +307,26 @@ impl Film {
             Some(event) if event.structure().is_some_and(|it| it.name() == FORCE_KEY_UNIT) => gst::PadProbeReturn::Drop,
             _ => gst::PadProbeReturn::Ok,
         });
-        let (socket, to) = (self.socket.try_clone()?, self.to);
         let out = pipeline.by_name(OUT).and_then(|out| out.downcast::<AppSink>().ok()).ok_or(CameraError::NoEncoder)?;
-        let made = passed.clone();
-        let send = move |sink: &AppSink| {
+        let send = self.sender(passed.clone())?;
+        out.set_callbacks(AppSinkCallbacks::builder().new_sample(send).build());
+        let began = Instant::now();
+        let playing = Playing { pipeline, began, passed, watch: Watch::new(began) };
+        let started = playing.pipeline.set_state(gst::State::Playing);
+        started.map_err(|error| CameraError::Start(said(&playing.pipeline).unwrap_or_else(|| error.to_string())))?;
+        tracing::info!(encoder = known.factory, "camera started");
+        Ok(playing)
+    }
+
+    /// What sends the packets of each sample to whoever listens to the camera.
+    fn sender(
+        &self,
+        passed: Arc<Passed>,
+    ) -> io::Result<impl Fn(&AppSink) -> Result<gst::FlowSuccess, gst::FlowError> + use<>> {
+        let (socket, to) = (self.socket.try_clone()?, self.to);
+        Ok(move |sink: &AppSink| {
             let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
-            made.made.fetch_add(1, Ordering::Relaxed);
+            passed.made.fetch_add(1, Ordering::Relaxed);
             let send = |buffer: &gst::BufferRef| {
                 if let Ok(packet) = buffer.map_readable() {
                     // A full buffer: what a camera's network does.
@@ -324,14 +338,7 @@ impl Film {
             }
             sample.buffer_list().into_iter().for_each(|list| list.iter().for_each(send));
             Ok(gst::FlowSuccess::Ok)
-        };
-        out.set_callbacks(AppSinkCallbacks::builder().new_sample(send).build());
-        let began = Instant::now();
-        let playing = Playing { pipeline, began, passed, watch: Watch::new(began) };
-        let started = playing.pipeline.set_state(gst::State::Playing);
-        started.map_err(|error| CameraError::Start(said(&playing.pipeline).unwrap_or_else(|| error.to_string())))?;
-        tracing::info!(encoder = known.factory, "camera started");
-        Ok(playing)
+        })
     }
 
     /// Until told to stop: passes requests on, and starts the pipeline again when it has ended, or at that time, if it does not play yet.

@@ -108,8 +108,9 @@ pub const ENCODERS: [Encoder; 16] = [
     // Their own default may be a constant quality, which minds no rate.
     Encoder { preset: &[("rc-mode", "cbr")], ..h264("nvh264enc", "bitrate", Unit::Kbps) },
     Encoder { preset: &[("rc-mode", "cbr")], ..h265("nvh265enc", "bitrate", Unit::Kbps) },
-    h264("vah264enc", "bitrate", Unit::Kbps),
-    h265("vah265enc", "bitrate", Unit::Kbps),
+    // Told another rate it forgets all pictures that the next could refer to (GStreamer 1.22 to 1.26, `gst_va_base_enc_drain`).
+    Encoder { rekeys_on_change: true, ..h264("vah264enc", "bitrate", Unit::Kbps) },
+    Encoder { rekeys_on_change: true, ..h265("vah265enc", "bitrate", Unit::Kbps) },
     // Their own default is a constant quality, which minds no rate.
     Encoder { preset: &[("rate-control", "cbr")], ..h264("vaapih264enc", "bitrate", Unit::Kbps) },
     Encoder { preset: &[("rate-control", "cbr")], ..h265("vaapih265enc", "bitrate", Unit::Kbps) },
@@ -147,6 +148,7 @@ impl Encoder {
             "x264enc" => EncoderKind::X264,
             "x265enc" => EncoderKind::X265,
             "openh264enc" => EncoderKind::OpenH264,
+            _ if self.rekeys_on_change => EncoderKind::Rekeying,
             _ => EncoderKind::Unknown,
         }
     }
@@ -263,6 +265,7 @@ mod tests {
         assert_eq!(kind("v4l2src ! videoconvert!x264enc bitrate=3"), EncoderKind::X264);
         assert_eq!(kind("v4l2src ! x264enc vbv-buf-capacity=200"), EncoderKind::X264);
         assert_eq!(kind("v4l2src ! x264enc vbv-buf-capacity=600"), EncoderKind::X264LongBuffer);
+        assert_eq!(kind("v4l2src ! vapostproc ! vah264enc"), EncoderKind::Rekeying);
         assert_eq!([kind("v4l2src ! v4l2h264enc"), kind("v4l2src ! encoder")], [EncoderKind::Unknown; 2]);
     }
 }

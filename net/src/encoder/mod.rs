@@ -32,7 +32,8 @@ use crate::node::CameraWishes;
 pub struct EncoderSetup {
     /// How it is reached.
     pub spec: EncoderSpec,
-    /// How it follows a change of rate, of a command's.
+    /// How it follows a change of rate. Of a camera's only whether it makes a recovery point of each is of use, and majestic is told so few that it
+    /// is of none.
     pub kind: EncoderKind,
     /// Sizes that a command's pictures may have.
     pub sizes: Sizes,
@@ -151,7 +152,7 @@ pub fn serve(EncoderSetup { spec, kind, sizes }: &EncoderSetup) -> Served {
             let wanted = command::Wanted::new(*kind, sizes.ladder(*kind == EncoderKind::X265));
             tokio::spawn(command::serve(command.clone(), wanted, camera))
         }
-        EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), camera)),
+        EncoderSpec::V4l2(path) => tokio::spawn(v4l2::serve(path.clone(), *kind, camera)),
         EncoderSpec::Majestic(host, login) => tokio::spawn(majestic::serve(host.clone(), login.clone(), camera)),
     };
     Served { wishes, task }

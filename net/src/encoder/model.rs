@@ -29,6 +29,8 @@ pub enum EncoderKind {
     X265,
     /// OpenH264 with `skip_frames`.
     OpenH264,
+    /// Any other that makes a recovery point of each change of its rate.
+    Rekeying,
 }
 
 /// How one follows.
@@ -46,11 +48,12 @@ pub struct EncoderModel {
 
 impl EncoderKind {
     /// All that are known, and what they are called.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("x264", Self::X264),
         ("x264-long-buffer", Self::X264LongBuffer),
         ("x265", Self::X265),
         ("openh264", Self::OpenH264),
+        ("rekeying", Self::Rekeying),
     ];
 
     /// What an encoder of this kind makes between these two rates.
@@ -58,7 +61,7 @@ impl EncoderKind {
         let EncoderModel { response, rekeys_on_change: rekeys, .. } = self.model();
         let told_every = match self {
             Self::X264 | Self::X264LongBuffer | Self::OpenH264 => PICTURE_BY_PICTURE,
-            Self::Unknown | Self::X265 => SELDOM,
+            Self::Unknown | Self::X265 | Self::Rekeying => SELDOM,
         };
         EncoderRange { least, most, response, rekeys, told_every }
     }
@@ -72,7 +75,7 @@ impl EncoderKind {
             // 2.7 to 4.5 times, then 1.3 to 2.1 times; less is asked for than would be needed, or there would be no picture.
             Self::X264LongBuffer => (2.5, 400, false),
             // 1.2 times in the first frames, which is its recovery point.
-            Self::X265 => (1.0, 0, true),
+            Self::X265 | Self::Rekeying => (1.0, 0, true),
             // 1.2 times to a third, 1.9 times to a sixth.
             Self::OpenH264 => (1.2, 170, false),
         };
@@ -81,7 +84,7 @@ impl EncoderKind {
         let response = match self {
             Self::X264 => Response { rise: 0.3, fall: 1.0 },
             Self::X264LongBuffer => Response::both(0.6),
-            Self::Unknown | Self::X265 | Self::OpenH264 => Response::AT_ONCE,
+            Self::Unknown | Self::X265 | Self::OpenH264 | Self::Rekeying => Response::AT_ONCE,
         };
         EncoderModel { overshoot, settles: Duration::from_millis(settles_ms), rekeys_on_change, response }
     }
@@ -111,7 +114,7 @@ impl EncoderModel {
 /// Why a text names no encoder that is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no kind of encoder that is known: x264, x264-long-buffer, x265 and openh264 are; leave the key out for any other"
+    "'{0}' is no kind of encoder that is known: x264, x264-long-buffer, x265, openh264 and rekeying are; leave the key out for any other"
 )]
 pub struct ParseKindError(String);
 
@@ -148,7 +151,7 @@ mod tests {
                 told_every: PICTURE_BY_PICTURE
             }
         );
-        assert!(of(EncoderKind::X265).rekeys);
+        assert!(of(EncoderKind::X265).rekeys && of(EncoderKind::Rekeying).rekeys);
         assert_eq!(of(EncoderKind::Unknown).response, Response::AT_ONCE);
     }
 

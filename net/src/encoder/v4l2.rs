@@ -4,7 +4,8 @@
 //! program's. Those of an encoder that takes raw pictures from a program (memory to memory, as a Raspberry Pi's at /dev/video11) are the
 //! program's own, and of no use to anybody else (kernel documentation, Video Memory-To-Memory Interface): such a device is refused, and
 //! what to do instead is said. A new bit rate costs such cameras nothing, so they are told of each that the session tells of (ten in a second at
-//! most, and changes of more than 4 %): of a lower one at once, of a higher one after 200 ms.
+//! most, and changes of more than 4 %): of a lower one at once, of a higher one after 200 ms. One of which it is said that it makes a recovery point of
+//! each change is told as seldom as a program that drives such a one.
 //!
 //! It is not told when frames had better not be encoded: its pictures come from the other program. What it makes then is left out
 //! behind it.
@@ -21,8 +22,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use super::sleep_until;
 use super::steps::{StepConfig, Steps};
+use super::{EncoderKind, sleep_until};
 use crate::node::CameraWishes;
 
 const STEPS: StepConfig = StepConfig {
@@ -73,7 +74,7 @@ struct Capability {
 nix::ioctl_readwrite!(set_control, b'V', 28, Control);
 nix::ioctl_read!(query_capability, b'V', 0, Capability);
 
-pub(super) async fn serve(path: PathBuf, mut camera: watch::Receiver<CameraWishes>) {
+pub(super) async fn serve(path: PathBuf, kind: EncoderKind, mut camera: watch::Receiver<CameraWishes>) {
     let mut device = match Device::start({
         let path = path.clone();
         move || open(&path)
@@ -81,7 +82,7 @@ pub(super) async fn serve(path: PathBuf, mut camera: watch::Receiver<CameraWishe
         Ok(device) => device,
         Err(error) => return tracing::error!(path = %path.display(), %error, "the encoder cannot be told anything"),
     };
-    let mut wanted = Wanted::new();
+    let mut wanted = Wanted::new(kind);
     let mut is_broken = false;
     loop {
         tokio::select! {
@@ -129,8 +130,10 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new() -> Self {
-        let (rate, heard) = (Steps::new(STEPS), CameraWishes::default());
+    fn new(kind: EncoderKind) -> Self {
+        let model = kind.model();
+        let steps = if model.rekeys_on_change { model.steps() } else { STEPS };
+        let (rate, heard) = (Steps::new(steps), CameraWishes::default());
         Self { rate, heard, key_frame: None, has_key_frames: true, said_none: false }
     }
 
@@ -326,7 +329,7 @@ mod tests {
     fn what_is_refused_is_wanted_until_it_is_done_and_keeps_nothing_else_away() {
         for failing in [FORCE_KEY_FRAME, BITRATE] {
             let start = Instant::now();
-            let mut wanted = Wanted::new();
+            let mut wanted = Wanted::new(EncoderKind::Unknown);
             wanted.note(start, wishes(1_000_000, 1));
             let busy = Some((failing, nix::libc::EBUSY));
             assert_eq!(said(&mut wanted, start, busy), (vec![FORCE_KEY_FRAME, BITRATE], false));
@@ -347,7 +350,7 @@ mod tests {
     #[test]
     fn an_encoder_without_that_control_is_told_rates_and_not_asked_again() {
         let start = Instant::now();
-        let mut wanted = Wanted::new();
+        let mut wanted = Wanted::new(EncoderKind::Unknown);
         wanted.note(start, wishes(1_000_000, 1));
         let no_control = Some((FORCE_KEY_FRAME, nix::libc::EINVAL));
         assert_eq!(said(&mut wanted, start, no_control), (vec![FORCE_KEY_FRAME, BITRATE], true));
@@ -360,6 +363,23 @@ mod tests {
         wanted.note(start, wishes(600_000, 3));
         assert_eq!(said(&mut wanted, start + 3 * RETRY, None), (vec![FORCE_KEY_FRAME, BITRATE], true));
         assert!(!wanted.said_none);
+    }
+
+    #[test]
+    fn one_that_makes_a_key_frame_of_each_change_is_told_few() {
+        let told = |kind| {
+            let start = Instant::now();
+            let mut wanted = Wanted::new(kind);
+            // 5 % up and down, ten times a second.
+            let told = (0..100).map(|tenth: u32| {
+                let now = start + Duration::from_millis(100) * tenth;
+                wanted.note(now, wishes(1_000_000 + 50_000 * u64::from(tenth % 2), 0));
+                said(&mut wanted, now, None).0.len()
+            });
+            told.sum::<usize>()
+        };
+        assert_eq!(told(EncoderKind::Rekeying), 1, "the first");
+        assert!(told(EncoderKind::Unknown) > 10);
     }
 
     #[tokio::test]
@@ -391,7 +411,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_encoder_does_not_end_anything() {
         let (sender, camera) = watch::channel(CameraWishes::default());
-        let task = tokio::spawn(serve("/dev/null".into(), camera));
+        let task = tokio::spawn(serve("/dev/null".into(), EncoderKind::Unknown, camera));
         sender.send_modify(|now| *now = wishes(1_000_000, 1));
         sleep(Duration::from_millis(50)).await;
         drop(sender);

@@ -39,11 +39,11 @@ pub(super) fn is_available(engine: Engine) -> Result<(), Missing> {
 }
 
 fn python(engine: Engine) -> Result<&'static str, Missing> {
+    let element = if engine.is_h265() { "x265enc" } else { "x264enc" };
     let probe = format!(
         "import gi\nfor name in 'Gst', 'GstApp', 'GstVideo': gi.require_version(name, '1.0')\n\
          from gi.repository import Gst\nGst.init(None)\n\
-         assert all(Gst.ElementFactory.find(name) for name in ('{}enc', 'appsrc'))",
-        engine.name()
+         assert all(Gst.ElementFactory.find(name) for name in ('{element}', 'appsrc'))"
     );
     let works = |python: &&str| programs::succeeds(Command::new(python).args(["-c", &probe]));
     PYTHONS.into_iter().find(works).ok_or_else(|| Missing::new(engine.name(), INSTALL))
@@ -69,7 +69,7 @@ impl External {
             .map_err(pipe)?;
         let input = process.stdin.take();
         let output = BufReader::with_capacity(1 << 16, process.stdout.take().expect("it is piped"));
-        let rekeying = (engine == Engine::X265).then(|| Rekeying::new(Bitrate::kbps(kbps(target))));
+        let rekeying = engine.is_h265().then(|| Rekeying::new(Bitrate::kbps(kbps(target))));
         let mut external = Self { name, process, input, output, rekeying };
         let mut line = String::new();
         let read = external.output.read_line(&mut line);

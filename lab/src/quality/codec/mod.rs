@@ -25,8 +25,12 @@ pub enum Engine {
     OpenH264,
     /// libx264 (superfast, zerolatency, buffer of 200 ms), in a process of its own.
     X264,
-    /// libx265 likewise. Each change of its target makes a recovery point.
+    /// libx264 with a buffer of a second, as long as encoders in hardware commonly have.
+    X264LongBuffer,
+    /// libx265 likewise (superfast, buffer of 200 ms). Each change of its target makes a recovery point.
     X265,
+    /// libx265 with the preset that the camera in process flies (ultrafast).
+    X265Ultrafast,
 }
 
 /// What is wanted of the next picture.
@@ -96,23 +100,36 @@ pub enum CodecError {
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::OpenH264, Self::X264, Self::X265];
+    pub const ALL: [Self; 5] = [Self::OpenH264, Self::X264, Self::X264LongBuffer, Self::X265, Self::X265Ultrafast];
 
     /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenH264 => "openh264",
             Self::X264 => "x264",
+            Self::X264LongBuffer => "x264-long-buffer",
             Self::X265 => "x265",
+            Self::X265Ultrafast => "x265-ultrafast",
         }
+    }
+
+    /// Which encoder it is, as the sender knows it.
+    pub fn kind(self) -> EncoderKind {
+        match self {
+            Self::OpenH264 => EncoderKind::OpenH264,
+            Self::X264 => EncoderKind::X264,
+            Self::X264LongBuffer => EncoderKind::X264LongBuffer,
+            Self::X265 | Self::X265Ultrafast => EncoderKind::X265,
+        }
+    }
+
+    fn is_h265(self) -> bool {
+        self.kind() == EncoderKind::X265
     }
 
     /// The sizes that its pictures may have, and from which rates on.
     pub fn sizes(self) -> [Rung; 5] {
-        match self {
-            Self::OpenH264 | Self::X264 => Ladder::DEFAULT,
-            Self::X265 => Ladder::H265,
-        }
+        if self.is_h265() { Ladder::H265 } else { Ladder::DEFAULT }
     }
 
     /// Whether all that it needs is installed.
@@ -122,8 +139,10 @@ impl Engine {
     pub fn is_available(self) -> Result<(), Missing> {
         match self {
             Self::OpenH264 => Ok(()),
-            Self::X264 => external::is_available(self),
-            Self::X265 => external::is_available(self).and_then(|()| super::programs::ffmpeg().map(drop)),
+            Self::X264 | Self::X264LongBuffer => external::is_available(self),
+            Self::X265 | Self::X265Ultrafast => {
+                external::is_available(self).and_then(|()| super::programs::ffmpeg().map(drop))
+            }
         }
     }
 
@@ -138,10 +157,7 @@ impl Engine {
         mut use_picture: impl FnMut(u32, Yuv) -> Result<(), E>,
     ) -> Result<(), E> {
         for run in units.chunk_by(|a, b| a.1.size == b.1.size) {
-            match self {
-                Self::OpenH264 | Self::X264 => embedded::decode(run, &mut use_picture)?,
-                Self::X265 => h265::decode(run, &mut use_picture)?,
-            }
+            if self.is_h265() { h265::decode(run, &mut use_picture)? } else { embedded::decode(run, &mut use_picture)? }
         }
         Ok(())
     }
@@ -179,11 +195,7 @@ impl Encoder {
 
     /// Which one it is, as the sender knows it.
     pub fn kind(&self) -> EncoderKind {
-        match self.engine {
-            Engine::OpenH264 => EncoderKind::OpenH264,
-            Engine::X264 => EncoderKind::X264,
-            Engine::X265 => EncoderKind::X265,
-        }
+        self.engine.kind()
     }
 
     /// So many pictures come a second from now on. Another number than before begins the stream anew.
@@ -215,9 +227,7 @@ impl Encoder {
     fn begin(&self, order: &Order) -> Result<Box<dyn OneSize>, CodecError> {
         Ok(match self.engine {
             Engine::OpenH264 => Box::new(embedded::Embedded::new(order.target, self.frames_per_second)?),
-            Engine::X264 | Engine::X265 => {
-                Box::new(external::External::new(self.engine, order.size, order.target, self.frames_per_second)?)
-            }
+            engine => Box::new(external::External::new(engine, order.size, order.target, self.frames_per_second)?),
         })
     }
 }
