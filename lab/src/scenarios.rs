@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 43] = [
+const SHIPPED: [(&str, &str); 45] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -29,6 +29,7 @@ const SHIPPED: [(&str, &str); 43] = [
     ("seldom", include_str!("../scenarios/seldom.toml")),
     ("telemetry", include_str!("../scenarios/telemetry.toml")),
     ("slow-encoder", include_str!("../scenarios/slow-encoder.toml")),
+    ("unknown-encoder", include_str!("../scenarios/unknown-encoder.toml")),
     ("start", include_str!("../scenarios/start.toml")),
     ("full-rate", include_str!("../scenarios/full-rate.toml")),
     ("loss", include_str!("../scenarios/loss.toml")),
@@ -37,6 +38,7 @@ const SHIPPED: [(&str, &str); 43] = [
     ("way-back", include_str!("../scenarios/way-back.toml")),
     ("thinned", include_str!("../scenarios/thinned.toml")),
     ("beside-ours", include_str!("../scenarios/beside-ours.toml")),
+    ("beside-ours-slow", include_str!("../scenarios/beside-ours-slow.toml")),
     ("converge", include_str!("../scenarios/converge.toml")),
     ("beside-cubic", include_str!("../scenarios/beside-cubic.toml")),
     ("quality-s2", include_str!("../scenarios/quality-s2.toml")),
@@ -92,5 +94,16 @@ mod tests {
         }
         assert!(open("no-such-plan").is_err());
         assert!(UNCHECKED.iter().all(|name| text(name).is_some()));
+    }
+
+    #[test]
+    fn every_plan_in_the_folder_is_shipped() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            // One is no use without a trace that is not ours.
+            let is_plan = file.extension().is_some_and(|extension| extension == "toml") && name != "quality-s1";
+            assert!(!is_plan || text(name).is_some(), "{name}");
+        }
     }
 }

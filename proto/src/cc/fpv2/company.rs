@@ -5,12 +5,17 @@
 //! carries for us, since others get in between. Where the second is much less than the first for seconds, we have company, and
 //! then neither a queue nor a train tells what we should send: he who sends less is told to send less still.
 //!
+//! Where a link is so slow, or frames so small, that those of two fit one beside the other, nobody gets in between, and trains bring
+//! nearly all. But a link whose pairs agree carries no less than they say, all the time that something waits: where there is always a queue, what of ours
+//! arrives is our share.
+//!
 //! So a share of the link takes the place of the capacity. While all others yield to a queue as well, it grows by addition and
 //! falls by a factor when the floor rises over its own low of late, which all see at once however their frames lie in time; that
 //! makes shares equal (Chiu and Jain 1989). Not all see each rise, so who has more than half falls by more. Beside somebody who fills
 //! the queue whatever we do, it falls only at losses, and begins high enough for pairs: who sends frames of one packet has none, and
 //! would not see that he is starved.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -25,6 +30,8 @@ const LEAST_BYTES: u64 = 500;
 /// Radios give out several packets at once. So no link counts for more than a packet a millisecond, 10 Mbit/s, and others on a faster
 /// one are not seen.
 const LEAST_GAP_US: u64 = 1_000;
+/// Of a link that carries more pairs cannot be told apart.
+const FASTEST: Bitrate = Bitrate::mbps(9);
 /// Pairs are averaged over this many, and no longer than this.
 const PAIRS: f64 = 60.0;
 const PAIRS_SPAN: Duration = Duration::from_secs(2);
@@ -36,6 +43,13 @@ const SELDOM: NonZeroU32 = NonZeroU32::new(6).expect("not 0");
 /// Nothing is said before so many, or so long after the last one.
 const FIRST_PAIRS: u32 = 30;
 const STALE: Duration = Duration::from_secs(4);
+/// Pairs agree that differ by no more than this from their mean, in the mean.
+const AGREED: f64 = 0.1;
+/// There is a queue if the floor is above what the link takes for so many bits, a packet and a half. And always is most of the time.
+const WAITS_BITS: f64 = 1.5 * super::MSS as f64 * 8.0;
+const ALWAYS: f64 = 0.5;
+/// The floor has never been above this in [`LOW_SPAN`], fourteen packets, if all others yield: who fills the queue leaves it after each loss and comes back.
+const SHORT_BITS: f64 = 14.0 * super::MSS as f64 * 8.0;
 /// A link that brings less than so many pairs in this time stutters: its queue is nobody's doing.
 const STEADY_PAIRS: usize = 8;
 const STEADY_SPAN: Duration = Duration::from_millis(1_500);
@@ -74,16 +88,22 @@ const FIRST_IF_LONG: f64 = 0.15;
 pub(super) struct Company {
     /// First packet of a frame: (sent, arrived), each by its clock, µs.
     head: Option<(u64, u64)>,
-    /// Seconds that the link takes for a bit, by pairs.
+    /// Seconds that the link takes for a bit, by pairs, and how far single ones are from it, as a share.
     link: f64,
+    differ: f64,
     pairs: u32,
     /// When pairs were heard of, in [`STEADY_SPAN`].
     heard: VecDeque<Instant>,
-    /// What trains bring.
+    /// Of ours that arrived since the last update.
+    arrived_bits: u64,
+    /// What of the link is ours.
     mine: Option<Mine>,
     /// Our share of the link, while there are others.
     share: Option<f64>,
+    /// They are beside our trains, not in between.
+    beside: bool,
     low: Minimum<Duration>,
+    high: Minimum<Reverse<Duration>>,
     lost: bool,
     fell: Option<Instant>,
     /// The floor has been above [`FULL`] since then, and was when somebody filled the queue for sure.
@@ -92,13 +112,34 @@ pub(super) struct Company {
     last: Option<Instant>,
 }
 
-/// What trains bring, bit/s.
+/// What of the link is ours, bit/s.
 #[derive(Debug, Clone, Copy)]
 struct Mine {
     since: Instant,
-    /// Smoothed over [`MINE_SPAN`] and [`RECENT_SPAN`].
+    /// What trains bring.
+    trains: Smoothed,
+    /// What arrives.
+    arrives: Smoothed,
+    /// Share of the time in which there is a queue, smoothed over [`MINE_SPAN`].
+    waits: f64,
+}
+
+/// Smoothed over [`MINE_SPAN`] and [`RECENT_SPAN`].
+#[derive(Debug, Clone, Copy)]
+struct Smoothed {
     long: f64,
     recent: f64,
+}
+
+impl Smoothed {
+    fn most(&self) -> f64 {
+        self.long.max(self.recent)
+    }
+
+    fn update(&mut self, value: f64, elapsed: f64) {
+        self.long += (value - self.long) * elapsed / MINE_SPAN;
+        self.recent += (value - self.recent) * elapsed / RECENT_SPAN;
+    }
 }
 
 impl Company {
@@ -106,11 +147,15 @@ impl Company {
         Self {
             head: None,
             link: 0.0,
+            differ: 0.0,
             pairs: 0,
             heard: VecDeque::new(),
+            arrived_bits: 0,
             mine: None,
             share: None,
+            beside: false,
             low: Minimum::new(LOW_SPAN),
+            high: Minimum::new(LOW_SPAN),
             lost: false,
             fell: None,
             full: None,
@@ -121,6 +166,7 @@ impl Company {
 
     /// Takes in a packet that arrived, in order of sending; `leads`: the first of a frame.
     pub fn on_arrival(&mut self, now: Instant, sent_us: u64, arrived_us: u64, bytes: u64, leads: bool) {
+        self.arrived_bits += bytes * 8;
         let head = std::mem::replace(&mut self.head, leads.then_some((sent_us, arrived_us)));
         let Some((head_sent_us, head_arrived_us)) = head else { return };
         if sent_us.saturating_sub(head_sent_us) > AT_ONCE_US || bytes < LEAST_BYTES {
@@ -137,6 +183,7 @@ impl Company {
         self.pairs = self.pairs.saturating_add(1);
         let weight = (1.0 / f64::from(self.pairs).min(PAIRS)).max(since.as_secs_f64() / PAIRS_SPAN.as_secs_f64());
         self.link += (taken - self.link) * weight.min(1.0);
+        self.differ += ((taken / self.link - 1.0).abs() - self.differ) * weight.min(1.0);
         self.heard.push_back(now);
         self.forget(now);
     }
@@ -165,17 +212,26 @@ impl Company {
     /// makes no more anyway.
     pub fn update(&mut self, now: Instant, capacity: Bitrate, floor: Duration, rtt: Duration, satisfied: bool) {
         let elapsed = self.last.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let arrived = std::mem::take(&mut self.arrived_bits) as f64 / elapsed.as_secs_f64().max(1e-3);
         let elapsed = elapsed.as_secs_f64().min(0.2);
         let lost = std::mem::take(&mut self.lost);
         self.low.update(now, floor);
+        self.high.update(now, Reverse(floor));
         self.forget(now);
         let capacity = capacity.0 as f64;
-        let mine = self.mine.get_or_insert(Mine { since: now, long: capacity, recent: capacity });
-        mine.long += (capacity - mine.long) * elapsed / MINE_SPAN;
-        mine.recent += (capacity - mine.recent) * elapsed / RECENT_SPAN;
+        let first = Smoothed { long: capacity, recent: capacity };
+        let mine = self.mine.get_or_insert(Mine { since: now, trains: first, arrives: first, waits: 0.0 });
+        mine.trains.update(capacity, elapsed);
+        mine.arrives.update(arrived, elapsed);
+        let waits = floor.as_secs_f64() > self.link * WAITS_BITS;
+        mine.waits += (f64::from(u8::from(waits)) - mine.waits) * elapsed / MINE_SPAN;
         // Trains come to what the link carries in steps, pairs tell it at once.
         let lasts = now.saturating_duration_since(mine.since).as_secs_f64() >= MINE_SPAN;
-        let (mine, recent) = (mine.long * self.link, mine.recent * self.link);
+        let agree = self.differ <= AGREED && self.link * FASTEST.0 as f64 > 1.0;
+        let is_short = self.high.value().is_none_or(|high| high.0.as_secs_f64() < self.link * SHORT_BITS);
+        let is_beside = agree && is_short && mine.waits > ALWAYS && mine.arrives.most() * self.link < COMPANY_BELOW;
+        let arrives = mine.arrives.long * self.link;
+        let (mine, recent) = (mine.trains.long * self.link, mine.trains.recent * self.link);
         if floor <= FULL {
             self.full_since = None;
         } else if self.is_full(now) {
@@ -193,12 +249,21 @@ impl Company {
             None if is_known && lasts && mine.max(recent) < COMPANY_BELOW && !satisfied => {
                 Some(if floor > FULL { mine.max(FIRST_IF_LONG) } else { mine })
             }
+            None if is_known && lasts && is_beside && !satisfied => {
+                self.beside = true;
+                Some(arrives)
+            }
+            // Who has come to have all is alone.
+            Some(share) if is_known && self.beside && share < 1.0 => {
+                Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST))
+            }
             // Trains that leave fast now and then bring nearly all of a link of which others fill the queue.
             Some(share) if is_known && (recent < ALONE_ABOVE || self.is_full(now) && mine < ALONE_ABOVE) => {
                 Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST))
             }
             _ => None,
         };
+        self.beside &= is_short && self.share.is_some_and(|share| share < 1.0);
     }
 
     fn next(&mut self, now: Instant, share: f64, elapsed: f64, floor: Duration, rtt: Duration, lost: bool) -> f64 {
@@ -241,6 +306,7 @@ impl Company {
     pub fn forget_trains(&mut self) {
         self.mine = None;
         self.share = None;
+        self.beside = false;
     }
 }
 
@@ -283,6 +349,36 @@ mod tests {
         assert!(!company.is_crowded(now), "nobody fills the queue");
         run(&mut company, &mut now, 6, 4, Duration::ZERO);
         assert_eq!(company.share(), None, "the others have gone");
+    }
+
+    #[test]
+    fn who_gets_little_though_something_always_waits_is_not_alone() {
+        // Trains bring 3.6 of 4 Mbit/s, and 0.5 arrive.
+        let beside = |company: &mut Company, now: &mut Instant, seconds: usize, floor: Duration, apart_us: [u64; 2]| {
+            for frame in 0..seconds * 30 {
+                *now += Duration::from_micros(33_333);
+                company.on_arrival(*now, 0, 0, 1000, true);
+                company.on_arrival(*now, 0, apart_us[frame % 2], 1000, false);
+                company.update(*now, Bitrate::kbps(3_600), floor, RTT, false);
+            }
+        };
+        for (floor_ms, apart_us, has_company, what) in [
+            (8, [LINK_US; 2], true, "a packet and more always waits"),
+            (0, [LINK_US; 2], false, "a camera that makes little"),
+            (35, [LINK_US; 2], false, "so much waits only where somebody fills the queue"),
+            (8, [LINK_US * 3 / 4, LINK_US * 5 / 4], false, "what the link carries is not known so well"),
+        ] {
+            let (mut company, mut now) = (Company::new(), Instant::now());
+            beside(&mut company, &mut now, 6, Duration::from_millis(floor_ms), apart_us);
+            assert_eq!(company.share().is_some(), has_company, "{what}");
+        }
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        beside(&mut company, &mut now, 5, Duration::from_millis(8), [LINK_US; 2]);
+        let share = company.share().expect("company");
+        beside(&mut company, &mut now, 3, Duration::ZERO, [LINK_US; 2]);
+        assert!(company.share().is_some_and(|now| now > share), "it grows, whatever trains bring");
+        beside(&mut company, &mut now, 6, Duration::ZERO, [LINK_US; 2]);
+        assert_eq!(company.share(), None, "who has come to have all is alone");
     }
 
     /// Left of a share of `mbps` of 4 Mbit/s once the floor has risen.
