@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::plan::{Plan, PlanError, Variant, load, parse};
 
 /// Name and text of each.
-const SHIPPED: [(&str, &str); 45] = [
+const SHIPPED: [(&str, &str); 46] = [
     ("figure5", include_str!("../scenarios/figure5.toml")),
     ("figure6", include_str!("../scenarios/figure6.toml")),
     ("figure7", include_str!("../scenarios/figure7.toml")),
@@ -23,6 +23,7 @@ const SHIPPED: [(&str, &str); 45] = [
     ("trickle", include_str!("../scenarios/trickle.toml")),
     ("blackouts", include_str!("../scenarios/blackouts.toml")),
     ("shifts", include_str!("../scenarios/shifts.toml")),
+    ("longer-path", include_str!("../scenarios/longer-path.toml")),
     ("varying", include_str!("../scenarios/varying.toml")),
     ("modem", include_str!("../scenarios/modem.toml")),
     ("floor", include_str!("../scenarios/floor.toml")),

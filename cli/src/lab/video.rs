@@ -233,7 +233,7 @@ fn keep(directory: &Path, args: &LabVideoArgs, filmed: &Filmed<'_>) -> anyhow::R
         writeln!(csv, "{number},{filmed_at},{told},{bytes},{},{arrived},{decodable}", u8::from(recovery))?;
     }
     csv.flush()?;
-    let extension = if args.codec.name() == "x265" { "h265" } else { "h264" };
+    let extension = if args.codec.is_h265() { "h265" } else { "h264" };
     let mut stream = BufWriter::new(File::create(directory.join(format!("{name}.{extension}")))?);
     filmed.decodable().iter().try_for_each(|(_, unit)| stream.write_all(&unit.annex_b))?;
     Ok(stream.flush()?)

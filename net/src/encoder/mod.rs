@@ -32,8 +32,8 @@ use crate::node::CameraWishes;
 pub struct EncoderSetup {
     /// How it is reached.
     pub spec: EncoderSpec,
-    /// How it follows a change of rate. Of a camera's only whether it makes a recovery point of each is of use, and majestic is told so few that it
-    /// is of none.
+    /// How it follows a change of rate. Of a V4L2 device only whether it makes a recovery point of each is of use, and majestic is told so few that
+    /// nothing is.
     pub kind: EncoderKind,
     /// Sizes that a command's pictures may have.
     pub sizes: Sizes,

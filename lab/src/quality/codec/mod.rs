@@ -123,7 +123,8 @@ impl Engine {
         }
     }
 
-    fn is_h265(self) -> bool {
+    /// It makes H.265, else H.264.
+    pub fn is_h265(self) -> bool {
         self.kind() == EncoderKind::X265
     }
 

@@ -30,8 +30,6 @@ const LEAST_BYTES: u64 = 500;
 /// Radios give out several packets at once. So no link counts for more than a packet a millisecond, 10 Mbit/s, and others on a faster
 /// one are not seen.
 const LEAST_GAP_US: u64 = 1_000;
-/// Of a link that carries more pairs cannot be told apart.
-const FASTEST: Bitrate = Bitrate::mbps(9);
 /// Pairs are averaged over this many, and no longer than this.
 const PAIRS: f64 = 60.0;
 const PAIRS_SPAN: Duration = Duration::from_secs(2);
@@ -43,9 +41,10 @@ const SELDOM: NonZeroU32 = NonZeroU32::new(6).expect("not 0");
 /// Nothing is said before so many, or so long after the last one.
 const FIRST_PAIRS: u32 = 30;
 const STALE: Duration = Duration::from_secs(4);
-/// Pairs agree that differ by no more than this from their mean, in the mean.
+/// Pairs agree that differ by no more than this from their mean, in the mean. Those less than [`LEAST_GAP_US`] apart do not.
 const AGREED: f64 = 0.1;
-/// There is a queue if the floor is above what the link takes for so many bits, a packet and a half. And always is most of the time.
+/// There is a queue if the floor is above this, what the link takes for a packet and a half, and [`RISE`], and by that above its least of late, too. And always
+/// is most of the time.
 const WAITS_BITS: f64 = 1.5 * super::MSS as f64 * 8.0;
 const ALWAYS: f64 = 0.5;
 /// The floor has never been above this in [`LOW_SPAN`], fourteen packets, if all others yield: who fills the queue leaves it after each loss and comes back.
@@ -100,8 +99,11 @@ pub(super) struct Company {
     mine: Option<Mine>,
     /// Our share of the link, while there are others.
     share: Option<f64>,
-    /// They are beside our trains, not in between.
+    /// They are beside our trains, not in between; and the share has fallen since that was seen.
     beside: bool,
+    fell_beside: bool,
+    /// What waits is nobody's: the share has grown to all, and nothing rose.
+    nobodys: bool,
     low: Minimum<Duration>,
     high: Minimum<Reverse<Duration>>,
     lost: bool,
@@ -154,6 +156,8 @@ impl Company {
             mine: None,
             share: None,
             beside: false,
+            fell_beside: false,
+            nobodys: false,
             low: Minimum::new(LOW_SPAN),
             high: Minimum::new(LOW_SPAN),
             lost: false,
@@ -172,7 +176,8 @@ impl Company {
         if sent_us.saturating_sub(head_sent_us) > AT_ONCE_US || bytes < LEAST_BYTES {
             return;
         }
-        let gap_us = arrived_us.saturating_sub(head_arrived_us).max(LEAST_GAP_US);
+        let apart_us = arrived_us.saturating_sub(head_arrived_us);
+        let gap_us = apart_us.max(LEAST_GAP_US);
         let taken = gap_us as f64 / 1e6 / (bytes * 8) as f64;
         let since = self.heard.back().map_or(PAIRS_SPAN, |at| now.saturating_duration_since(*at));
         let is_other = taken > self.link * OTHER || taken * OTHER < self.link;
@@ -183,7 +188,8 @@ impl Company {
         self.pairs = self.pairs.saturating_add(1);
         let weight = (1.0 / f64::from(self.pairs).min(PAIRS)).max(since.as_secs_f64() / PAIRS_SPAN.as_secs_f64());
         self.link += (taken - self.link) * weight.min(1.0);
-        self.differ += ((taken / self.link - 1.0).abs() - self.differ) * weight.min(1.0);
+        let differs = if apart_us < LEAST_GAP_US { 1.0 } else { (taken / self.link - 1.0).abs() };
+        self.differ += (differs - self.differ) * weight.min(1.0);
         self.heard.push_back(now);
         self.forget(now);
     }
@@ -223,14 +229,15 @@ impl Company {
         let mine = self.mine.get_or_insert(Mine { since: now, trains: first, arrives: first, waits: 0.0 });
         mine.trains.update(capacity, elapsed);
         mine.arrives.update(arrived, elapsed);
-        let waits = floor.as_secs_f64() > self.link * WAITS_BITS;
+        let risen = floor.saturating_sub(self.low.value().unwrap_or_default());
+        let waits = floor > RISE && floor.as_secs_f64() > self.link * WAITS_BITS;
+        self.nobodys &= waits;
+        let waits = waits && risen >= RISE;
         mine.waits += (f64::from(u8::from(waits)) - mine.waits) * elapsed / MINE_SPAN;
         // Trains come to what the link carries in steps, pairs tell it at once.
         let lasts = now.saturating_duration_since(mine.since).as_secs_f64() >= MINE_SPAN;
-        let agree = self.differ <= AGREED && self.link * FASTEST.0 as f64 > 1.0;
-        let is_short = self.high.value().is_none_or(|high| high.0.as_secs_f64() < self.link * SHORT_BITS);
-        let is_beside = agree && is_short && mine.waits > ALWAYS && mine.arrives.most() * self.link < COMPANY_BELOW;
-        let arrives = mine.arrives.long * self.link;
+        let (arrives, most, always) =
+            (mine.arrives.long * self.link, mine.arrives.most() * self.link, mine.waits > ALWAYS);
         let (mine, recent) = (mine.trains.long * self.link, mine.trains.recent * self.link);
         if floor <= FULL {
             self.full_since = None;
@@ -245,25 +252,31 @@ impl Company {
         }
         let is_known =
             self.pairs >= FIRST_PAIRS && self.heard.back().is_some_and(|at| now.saturating_duration_since(*at) < STALE);
+        let is_short = self.high.value().is_none_or(|high| high.0.as_secs_f64() < self.link * SHORT_BITS);
+        let is_somebodys = always && is_short && !self.is_full(now) && !self.nobodys;
+        let are_beside = self.differ <= AGREED && is_somebodys && most < COMPANY_BELOW;
         self.share = match self.share {
             None if is_known && lasts && mine.max(recent) < COMPANY_BELOW && !satisfied => {
                 Some(if floor > FULL { mine.max(FIRST_IF_LONG) } else { mine })
             }
-            None if is_known && lasts && is_beside && !satisfied => {
-                self.beside = true;
+            None if is_known && lasts && are_beside && !satisfied => {
+                (self.beside, self.fell_beside) = (true, false);
+                // What rises above the floor of now is theirs; a path that has become longer does not.
+                self.low.reset_to(now, floor);
                 Some(arrives)
             }
-            // Who has come to have all is alone.
-            Some(share) if is_known && self.beside && share < 1.0 => {
-                Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST))
-            }
+            Some(share) if is_known && self.beside => Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST)),
             // Trains that leave fast now and then bring nearly all of a link of which others fill the queue.
             Some(share) if is_known && (recent < ALONE_ABOVE || self.is_full(now) && mine < ALONE_ABOVE) => {
                 Some(self.next(now, share, elapsed, floor, rtt, lost).max(LEAST))
             }
             _ => None,
         };
-        self.beside &= is_short && self.share.is_some_and(|share| share < 1.0);
+        // Who has come to have all is alone.
+        if self.beside && self.share.is_some_and(|share| share >= 1.0) {
+            (self.share, self.nobodys) = (None, !self.fell_beside);
+        }
+        self.beside &= self.share.is_some() && is_short && !self.is_full(now);
     }
 
     fn next(&mut self, now: Instant, share: f64, elapsed: f64, floor: Duration, rtt: Duration, lost: bool) -> f64 {
@@ -282,6 +295,7 @@ impl Company {
         match falls {
             Some(factor) => {
                 self.fell = Some(now);
+                self.fell_beside = true;
                 share * factor
             }
             None => (share + GROWTH * elapsed).min(most),
@@ -290,6 +304,12 @@ impl Company {
 
     fn is_full(&self, now: Instant) -> bool {
         self.full.is_some_and(|at| now.saturating_duration_since(at) < FULL_SPAN)
+    }
+
+    /// There are others, and what waits is theirs. Where they are beside our trains that is not known before the first fall of the share: the path may have
+    /// become longer, and then it grows to all.
+    pub fn is_sure(&self) -> bool {
+        self.share.is_some() && (!self.beside || self.fell_beside)
     }
 
     /// Somebody keeps the queue long, whatever we do.
@@ -351,34 +371,74 @@ mod tests {
         assert_eq!(company.share(), None, "the others have gone");
     }
 
+    /// `seconds` of frames at 30 Hz of which a tenth of a second has the first floor, and a fifth the second; heads come `apart_us` apart in turn, and 0.5
+    /// Mbit/s arrive, though trains bring `kbps`.
+    fn beside(
+        company: &mut Company,
+        now: &mut Instant,
+        seconds: usize,
+        kbps: u64,
+        floor_ms: [u64; 2],
+        apart_us: [u64; 2],
+    ) {
+        for frame in 0..seconds * 30 {
+            *now += Duration::from_micros(33_333);
+            company.on_arrival(*now, 0, 0, 1000, true);
+            company.on_arrival(*now, 0, apart_us[frame % 2], 1000, false);
+            let floor = Duration::from_millis(floor_ms[usize::from(frame % 9 >= 3)]);
+            company.update(*now, Bitrate::kbps(kbps), floor, RTT, false);
+        }
+    }
+
     #[test]
     fn who_gets_little_though_something_always_waits_is_not_alone() {
-        // Trains bring 3.6 of 4 Mbit/s, and 0.5 arrive.
-        let beside = |company: &mut Company, now: &mut Instant, seconds: usize, floor: Duration, apart_us: [u64; 2]| {
-            for frame in 0..seconds * 30 {
-                *now += Duration::from_micros(33_333);
-                company.on_arrival(*now, 0, 0, 1000, true);
-                company.on_arrival(*now, 0, apart_us[frame % 2], 1000, false);
-                company.update(*now, Bitrate::kbps(3_600), floor, RTT, false);
-            }
-        };
-        for (floor_ms, apart_us, has_company, what) in [
-            (8, [LINK_US; 2], true, "a packet and more always waits"),
-            (0, [LINK_US; 2], false, "a camera that makes little"),
-            (35, [LINK_US; 2], false, "so much waits only where somebody fills the queue"),
-            (8, [LINK_US * 3 / 4, LINK_US * 5 / 4], false, "what the link carries is not known so well"),
+        let like = [LINK_US; 2];
+        for (floor_ms, apart_us, are_beside, what) in [
+            ([8, 14], like, true, "a packet and a half and more, which others make longer"),
+            ([0, 0], like, false, "a camera that makes little"),
+            ([2, 3], like, false, "less than a packet and a half"),
+            ([14, 14], like, false, "a longer path"),
+            ([20, 40], like, false, "so much only where somebody fills the queue"),
+            ([8, 14], [LINK_US * 3 / 4, LINK_US * 5 / 4], false, "what the link carries is not known so well"),
+            ([8, 14], [LINK_US / 5; 2], false, "nor where it is more than a packet in a millisecond"),
         ] {
             let (mut company, mut now) = (Company::new(), Instant::now());
-            beside(&mut company, &mut now, 6, Duration::from_millis(floor_ms), apart_us);
-            assert_eq!(company.share().is_some(), has_company, "{what}");
+            beside(&mut company, &mut now, 6, 3_600, floor_ms, apart_us);
+            assert_eq!(company.beside, are_beside, "{what}");
         }
         let (mut company, mut now) = (Company::new(), Instant::now());
-        beside(&mut company, &mut now, 5, Duration::from_millis(8), [LINK_US; 2]);
+        beside(&mut company, &mut now, 5, 3_600, [8, 14], like);
         let share = company.share().expect("company");
-        beside(&mut company, &mut now, 3, Duration::ZERO, [LINK_US; 2]);
+        beside(&mut company, &mut now, 3, 3_600, [0, 0], like);
         assert!(company.share().is_some_and(|now| now > share), "it grows, whatever trains bring");
-        beside(&mut company, &mut now, 6, Duration::ZERO, [LINK_US; 2]);
+        beside(&mut company, &mut now, 6, 3_600, [0, 0], like);
         assert_eq!(company.share(), None, "who has come to have all is alone");
+    }
+
+    #[test]
+    fn a_longer_path_is_taken_for_others_once_at_most_and_never_for_sure() {
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        beside(&mut company, &mut now, 6, 3_600, [0, 0], [LINK_US; 2]);
+        let mut shared = 0;
+        for second in 0..60 {
+            beside(&mut company, &mut now, 1, 3_600, [18, 18], [LINK_US; 2]);
+            assert!(!company.is_sure());
+            shared += u32::from(company.share().is_some());
+            assert!(second < 14 || company.share().is_none());
+        }
+        assert!(shared > 0, "it looks like that at first");
+    }
+
+    #[test]
+    fn beside_one_who_begins_to_fill_the_queue_trains_say_when_he_has_gone() {
+        // 1 Mbit/s: fourteen packets take 139 ms.
+        let (mut company, mut now) = (Company::new(), Instant::now());
+        beside(&mut company, &mut now, 5, 900, [16, 24], [8_000; 2]);
+        assert!(company.beside);
+        beside(&mut company, &mut now, 4, 500, [60, 60], [8_000; 2]);
+        assert!(company.share().is_some_and(|share| share <= Bitrate::kbps(501)), "half at most");
+        beside(&mut company, &mut now, 12, 950, [60, 60], [8_000; 2]);
+        assert_eq!(company.share(), None);
     }
 
     /// Left of a share of `mbps` of 4 Mbit/s once the floor has risen.

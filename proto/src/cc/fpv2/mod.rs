@@ -415,14 +415,14 @@ impl Controller for Fpv2 {
         if self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= update) {
             self.last_update = Some(now);
             let both = self.rtt.value().zip(self.least_feedback_us.value());
-            if let Some((rtt, back_us)) = both.filter(|_| self.company.share().is_none()) {
+            if let Some((rtt, back_us)) = both.filter(|_| !self.company.is_sure()) {
                 self.base.on_round_trip(now, rtt, back_us);
             }
             self.update_capacity(now, reports.now_us);
             self.look_for_company(now);
-            match self.company.share() {
-                None => self.test_base(now),
-                Some(_) => self.base.hold(now),
+            match self.company.is_sure() {
+                false => self.test_base(now),
+                true => self.base.hold(now),
             }
         }
     }
