@@ -108,7 +108,7 @@ pub const ENCODERS: [Encoder; 16] = [
     // Their own default may be a constant quality, which minds no rate.
     Encoder { preset: &[("rc-mode", "cbr")], ..h264("nvh264enc", "bitrate", Unit::Kbps) },
     Encoder { preset: &[("rc-mode", "cbr")], ..h265("nvh265enc", "bitrate", Unit::Kbps) },
-    // Told another rate it forgets all pictures that the next could refer to (GStreamer 1.22 to 1.26, `gst_va_base_enc_drain`).
+    // Told another rate it forgets all pictures that the next could refer to (by GStreamer's source, `gst_va_base_enc_drain`; not tried).
     Encoder { rekeys_on_change: true, ..h264("vah264enc", "bitrate", Unit::Kbps) },
     Encoder { rekeys_on_change: true, ..h265("vah265enc", "bitrate", Unit::Kbps) },
     // Their own default is a constant quality, which minds no rate.
