@@ -11,7 +11,7 @@ The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 
 receiver can ask for one (gcc, and ours by --control).
 
 The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash; a picture that was left
-out has no bytes; not quite in order) and PREFIX.h264, the receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The
+out has no bytes; not quite in order), PREFIX.encoded (number and when it was encoded) and PREFIX.h264, the receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The
 hash is over the coded slices: what is not whole has another one, and so has not arrived.
 """
 
@@ -190,14 +190,16 @@ def send(args):
     encoder, source, tap = (pipeline.get_by_name(name) for name in ("encoder", "in", "tap"))
     size, hold = SIZE[0] * SIZE[1] * 3 // 2, threading.Event()
     taken, first, log, stream = [], [], open(args.log + ".csv", "w", encoding="ascii"), open(args.log + ".h264", "wb")
+    encoded = open(args.log + ".encoded", "w", encoding="ascii")
 
     def on_unit(_, info):
-        buffer = info.get_buffer()
+        at, buffer = now_ns(), info.get_buffer()
         # The encoder shifts all times alike, and leaves no picture out.
         first.append(buffer.pts)
         unit, number = buffer.extract_dup(0, buffer.get_size()), round((buffer.pts - first[0]) * RATE / Gst.SECOND)
         recovery = int(not buffer.has_flags(Gst.BufferFlags.DELTA_UNIT))
         log.write(f"{number},{taken[number]},{len(unit)},{recovery},{slices_hash(unit)}\n")
+        encoded.write(f"{number},{at}\n")
         stream.write(unit)
         return Gst.PadProbeReturn.OK
 
@@ -235,6 +237,7 @@ def send(args):
     time.sleep(args.linger)
     pipeline.set_state(Gst.State.NULL)
     log.close()
+    encoded.close()
     stream.close()
 
 

@@ -145,10 +145,12 @@ pub struct Repetitions {
     paid_until: Option<Instant>,
 }
 
-/// Of what a bearer carries, and at least so much.
+/// Of what a bearer carries, and at least so much; but no more than the second share of it while that is not next to nothing, since on a
+/// trickle the least would be what it is full of.
 const REPETITIONS_SHARE: u64 = 8;
 const REPETITIONS_LEAST: Bitrate = Bitrate::kbps(16);
-const REPETITIONS_ON_TRICKLE: Bitrate = Bitrate::kbps(4);
+const REPETITIONS_SHARE_ON_TRICKLE: u64 = 16;
+const REPETITIONS_ON_TRICKLE: Bitrate = Bitrate::kbps(1);
 /// Once word has been missing for so long, no more than that least: enough to hear that it is back.
 const REPETITIONS_PATIENCE: Duration = Duration::from_millis(300);
 /// What was not used is kept for this long.
@@ -168,8 +170,8 @@ impl Repetitions {
     /// So many bytes leave on a bearer that carries `carried`, and of which word is `overdue`.
     pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate, overdue: Duration) {
         let share = if Self::are_few(overdue) { Bitrate(0) } else { Bitrate(carried.0 / REPETITIONS_SHARE) };
-        // On a trickle that least would be most of it.
-        let least = REPETITIONS_LEAST.min(Bitrate(carried.0 / REPETITIONS_SHARE)).max(REPETITIONS_ON_TRICKLE);
+        let on_trickle = Bitrate(carried.0 / REPETITIONS_SHARE_ON_TRICKLE).max(REPETITIONS_ON_TRICKLE);
+        let least = REPETITIONS_LEAST.min(on_trickle);
         let rate = share.max(least);
         let earliest = now.checked_sub(REPETITIONS_KEPT).unwrap_or(now);
         self.paid_until = Some(self.paid_until.map_or(earliest, |until| until.max(earliest)) + rate.time_for(bytes));
@@ -301,17 +303,17 @@ mod tests {
         assert!(!budget.has_some(0, Bitrate::kbps(100), Bitrate::kbps(100)));
     }
 
-    /// Bits that are repeated in 10 s on a bearer of 2 Mbit/s, in packets of so many bytes, where word is overdue for as long as `overdue` says
-    /// of a time in ms; and what has repeated them, at its end.
+    /// Bits that are repeated in 10 s on a bearer that carries so much, in packets of so many bytes, where word is overdue for as long as
+    /// `overdue` says of a time in ms; and what has repeated them, at its end.
     #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
-    fn repeated(bytes: u64, overdue: impl Fn(u64) -> Duration) -> (u64, Repetitions, Instant) {
+    fn repeated(carried: Bitrate, bytes: u64, overdue: impl Fn(u64) -> Duration) -> (u64, Repetitions, Instant) {
         let start = Instant::now();
         let mut repetitions = Repetitions::default();
         let mut sent = 0;
         for ms in 0..10_000 {
             let now = start + Duration::from_millis(ms);
             if repetitions.wait_until(now).is_none() {
-                repetitions.on_sent(now, ByteCount(bytes), Bitrate::mbps(2), overdue(ms));
+                repetitions.on_sent(now, ByteCount(bytes), carried, overdue(ms));
                 sent += bytes * 8;
             }
         }
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn repetitions_take_an_eighth_of_a_bearer() {
-        let (sent, repetitions, end) = repeated(1_000, |_| Duration::ZERO);
+        let (sent, repetitions, end) = repeated(Bitrate::mbps(2), 1_000, |_| Duration::ZERO);
         assert!((2_500_000..2_640_000).contains(&sent), "{sent} bits in 10 s, and half a second's from before");
         let until = repetitions.wait_until(end).unwrap();
         assert!(repetitions.wait_until(until).is_none());
@@ -328,9 +330,19 @@ mod tests {
 
     #[test]
     fn a_silent_network_is_not_filled_with_repetitions() {
-        let (sent, ..) = repeated(250, Duration::from_millis);
+        let (sent, ..) = repeated(Bitrate::mbps(2), 250, Duration::from_millis);
         // An eighth of 2 Mbit/s for 0.3 s, and half a second's from before; then 16 kbit/s.
         assert!((300_000..370_000).contains(&sent), "{sent} bits in 10 s");
+    }
+
+    #[test]
+    fn nor_is_a_trickle() {
+        for (carried, share) in [(24_000, 1_500), (2_000, 1_000), (0, 1_000), (200_000, 12_500)] {
+            let (sent, ..) = repeated(Bitrate(carried), 120, |_| Duration::from_secs(1));
+            // Half a second's from before, and one more that is not yet paid for.
+            let most = share * 21 / 2 + 120 * 8;
+            assert!((share * 10..=most).contains(&sent), "{sent} bits in 10 s of {carried} bit/s");
+        }
     }
 
     proptest! {
