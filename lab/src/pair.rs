@@ -191,6 +191,8 @@ pub struct Recorded {
     pub at: Duration,
     /// Which end sent it.
     pub from: Side,
+    /// To whom.
+    pub to: SocketAddr,
     /// On which bearer.
     pub bearer: usize,
     data: BytesMut,
@@ -772,7 +774,8 @@ impl Pair {
                     let ecn = transmit.ecn.map(|ecn| ecn as u8);
                     let data = BytesMut::from(data);
                     if self.record && (side == Side::Air || self.record_ground) {
-                        self.recorded.push(Recorded { at: elapsed, from: side, bearer, data: data.clone() });
+                        let to = transmit.destination;
+                        self.recorded.push(Recorded { at: elapsed, from: side, to, bearer, data: data.clone() });
                     }
                     let len = data.len();
                     let packet = Packet { from, to: transmit.destination, ecn, data };

@@ -11,7 +11,7 @@ const SPAN: f64 = 150.0;
 const EVEN: f64 = 1.25;
 const MOST: f64 = 1.75;
 /// Of what is beyond, video gets this share more ...
-const MORE: f64 = 1.1;
+const MORE: f64 = 1.15;
 /// ... and what waits is taken to leave by this share sooner, when frames may be left out for it.
 const SOONER: f64 = 1.75;
 

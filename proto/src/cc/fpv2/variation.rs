@@ -9,13 +9,14 @@ use crate::Bitrate;
 /// Updates over which the mean is taken, and the distance from it: at 30 Hz.
 const MEAN: f64 = 30.0;
 const DISTANCE: f64 = 60.0;
-/// Up to the first the link counts as steady, from the second on it varies; from the third on it varies more, from the fourth on much, from the last on
-/// nothing that was measured holds for long.
+/// Up to the first the link counts as steady, from the second on it varies; from the third on it varies more, from the fourth on much. Between the
+/// last two it begins to vary wildly: nothing that was measured holds for long.
 const STEADY: f64 = 0.03;
 const VARYING: f64 = 0.10;
 const VARYING_MORE: f64 = 0.18;
 const VARYING_MUCH: f64 = 0.30;
-const VARYING_WILDLY: f64 = 0.50;
+const WILD_FROM: f64 = 0.25;
+const WILD: f64 = 0.40;
 /// The share of the way from the steady to the other end of a parameter that is gone at `VARYING`.
 const KNEE: f64 = 0.18;
 
@@ -53,9 +54,9 @@ impl Variation {
         ramp(self.distance, STEADY, VARYING)
     }
 
-    /// From 0, varying much or less, to 1.
+    /// From 0, not varying wildly, to 1.
     pub fn wildness(&self) -> f64 {
-        ramp(self.distance, VARYING_MUCH, VARYING_WILDLY)
+        ramp(self.distance, WILD_FROM, WILD)
     }
 
     /// From 0, steady, by [`KNEE`] to 1, varying much.
