@@ -11,8 +11,9 @@ The encoder is that of video_encoder.py: x264 superfast, zerolatency, buffer of 
 receiver can ask for one (gcc, and ours by --control).
 
 The sender writes PREFIX.csv (number, CLOCK_MONOTONIC in ns when the picture was taken, bytes, 1 for a recovery point, hash; a picture that was left
-out has no bytes; not quite in order), PREFIX.encoded (number and when it was encoded) and PREFIX.h264, the receiver PREFIX.csv (hash, CLOCK_MONOTONIC in ns when all of the frame was there). The
-hash is over the coded slices: what is not whole has another one, and so has not arrived.
+out has no bytes; not quite in order), PREFIX.encoded (number, CLOCK_MONOTONIC in ns when it was encoded) and PREFIX.h264, the receiver PREFIX.csv
+(hash, CLOCK_MONOTONIC in ns when all of the frame was there). The hash is over the coded slices: what is not whole has another one, and so has not
+arrived.
 """
 
 import argparse

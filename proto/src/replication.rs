@@ -145,8 +145,8 @@ pub struct Repetitions {
     paid_until: Option<Instant>,
 }
 
-/// Of what a bearer carries, and at least so much; but no more than the second share of it while that is not next to nothing, since on a
-/// trickle the least would be what it is full of.
+/// Of what a bearer carries, and at least so much. On a trickle that least would be what it is full of: there it is the second share of what is
+/// carried, and no less than the second rate.
 const REPETITIONS_SHARE: u64 = 8;
 const REPETITIONS_LEAST: Bitrate = Bitrate::kbps(16);
 const REPETITIONS_SHARE_ON_TRICKLE: u64 = 16;
