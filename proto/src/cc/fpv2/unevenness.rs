@@ -62,7 +62,9 @@ mod tests {
         (0..10).for_each(|_| unevenness.update(Some(3.0)));
         assert!(unevenness.more() < 1.15, "{}: ten frames may be a handover", unevenness.more());
         (0..1_000).for_each(|_| unevenness.update(Some(3.0)));
-        assert!((unevenness.more() - 1.55).abs() < 1e-9 && (unevenness.sooner() - 1.875).abs() < 1e-9);
+        let most = MOST - EVEN;
+        assert!((unevenness.more() - (1.0 + MORE * most)).abs() < 1e-9, "{}", unevenness.more());
+        assert!((unevenness.sooner() - (1.0 + SOONER * most)).abs() < 1e-9, "{}", unevenness.sooner());
         (0..1_000).for_each(|_| unevenness.update(Some(1.0)));
         assert_eq!((unevenness.more(), unevenness.sooner()), (1.0, 1.0));
     }
