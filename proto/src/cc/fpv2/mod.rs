@@ -36,7 +36,7 @@ use policer::Policer;
 use reaction::Reaction;
 use stall::Stall;
 use unevenness::Unevenness;
-use variation::Variation;
+use variation::{Variation, ramp};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -125,6 +125,10 @@ const WAITED_SHARE: f64 = 0.7;
 const UTILISATION_PER_HALF: f64 = 0.04;
 const UTILISATION_RATE: f64 = 3e6;
 const UTILISATION_BOUNDS: (f64, f64) = (-0.04, 0.024);
+/// Where the capacity varies much, video gets less of the little there is: from the first of these rates down, to this share less at the
+/// second, bits/s. What is left over there is few bits, and a frame that comes out too large keeps the link for several.
+const LITTLE: (f64, f64) = (1e6, 4e5);
+const LESS_OF_LITTLE: f64 = 0.5;
 /// In place of the pacing gain until the link has been found.
 const FIRST_PACING_GAIN: f64 = 2.0;
 /// Standing queue that a frame may meet, and share of what is beyond that is worked off within the horizon.
@@ -260,7 +264,9 @@ impl Fpv2 {
         let steady = (self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most)).min(1.0);
         let varying = (self.config.utilisation * UTILISATION_VARYING).min(steady);
         let varies = self.variation.share().max(self.caution);
-        (steady + (varying - steady) * varies) * self.unevenness.more() * self.reaction.share()
+        let littleness = ramp(self.ours().0 as f64, LITTLE.0, LITTLE.1);
+        let of_little = 1.0 - LESS_OF_LITTLE * littleness * self.variation.degree();
+        (steady + (varying - steady) * varies) * of_little * self.unevenness.more() * self.reaction.share()
     }
 
     /// Bytes that wait in the network: what is in flight beyond what the path holds.

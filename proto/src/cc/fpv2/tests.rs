@@ -411,6 +411,21 @@ fn a_link_that_carries_each_frame_differently_is_given_more_than_the_capacity() 
 }
 
 #[test]
+fn of_the_little_that_a_varying_link_carries_less_is_asked_for() {
+    let share = |kbps: u64, varies: bool| {
+        let mut controller = controller();
+        let factors = if varies { [0.5, 2.0] } else { [1.0, 1.0] };
+        (0..600).for_each(|n| controller.variation.update(Bitrate::kbps(kbps) * factors[n / 8 % 2]));
+        controller.capacity = Bitrate::kbps(kbps);
+        controller.share()
+    };
+    assert_eq!(share(200, false), share(1_000, false));
+    assert_eq!(share(1_000, true), share(4_000, true));
+    assert!((share(700, true) / share(1_000, true) - 0.75).abs() < 1e-9);
+    assert!((share(200, true) / share(1_000, true) - 0.5).abs() < 1e-9);
+}
+
+#[test]
 fn care_asks_for_no_more_whatever_is_configured() {
     for (utilisation, mbps) in [(0.5, 1), (0.5, 20), (0.72, 6), (0.895, 1), (0.895, 20), (1.0, 3)] {
         let config = Fpv2Config { utilisation, ..Fpv2Config::default() };

@@ -65,7 +65,8 @@ impl Variation {
     }
 }
 
-fn ramp(value: f64, from: f64, to: f64) -> f64 {
+/// From 0 at `from`, and before it, to 1 at `to`.
+pub(super) fn ramp(value: f64, from: f64, to: f64) -> f64 {
     ((value - from) / (to - from)).clamp(0.0, 1.0)
 }
 
