@@ -312,6 +312,11 @@ impl Company {
         self.share.is_some() && (!self.beside || self.fell_beside)
     }
 
+    /// None are seen, and pairs do not agree: the link itself varies.
+    pub fn is_unlikely(&self) -> bool {
+        self.share.is_none() && self.pairs >= FIRST_PAIRS && self.differ > AGREED
+    }
+
     /// Somebody keeps the queue long, whatever we do.
     pub fn is_crowded(&self, now: Instant) -> bool {
         self.share.is_some() && self.is_full(now)

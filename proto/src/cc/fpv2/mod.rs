@@ -264,8 +264,9 @@ impl Fpv2 {
         let steady = (self.config.utilisation + (UTILISATION_PER_HALF * halves).clamp(least, most)).min(1.0);
         let varying = (self.config.utilisation * UTILISATION_VARYING).min(steady);
         let varies = self.variation.share().max(self.caution);
-        let littleness = ramp(self.ours().0 as f64, LITTLE.0, LITTLE.1);
-        let of_little = 1.0 - LESS_OF_LITTLE * littleness * self.variation.degree();
+        // What others leave varies too, and they take what is not asked for.
+        let varies_itself = if self.company.is_unlikely() { self.variation.degree() } else { 0.0 };
+        let of_little = 1.0 - LESS_OF_LITTLE * ramp(self.ours().0 as f64, LITTLE.0, LITTLE.1) * varies_itself;
         (steady + (varying - steady) * varies) * of_little * self.unevenness.more() * self.reaction.share()
     }
 

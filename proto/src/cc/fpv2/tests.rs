@@ -412,17 +412,29 @@ fn a_link_that_carries_each_frame_differently_is_given_more_than_the_capacity() 
 
 #[test]
 fn of_the_little_that_a_varying_link_carries_less_is_asked_for() {
-    let share = |kbps: u64, varies: bool| {
+    // Two packets of each frame leave at once; one frame's arrive `gaps_us[0]` apart, the next one's `gaps_us[1]`.
+    let share = |kbps: u64, factors: [f64; 2], gaps_us: [u64; 2]| {
         let mut controller = controller();
-        let factors = if varies { [0.5, 2.0] } else { [1.0, 1.0] };
-        (0..600).for_each(|n| controller.variation.update(Bitrate::kbps(kbps) * factors[n / 8 % 2]));
+        let start = Instant::now();
+        for frame in 0..600 {
+            controller.variation.update(Bitrate::kbps(kbps) * factors[frame / 8 % 2]);
+            let sent_us = 33_000 * frame as u64;
+            let arrives = [(true, sent_us), (false, sent_us + gaps_us[frame % 2])];
+            for (leads, at_us) in arrives {
+                let now = start + Duration::from_micros(at_us);
+                controller.company.on_arrival(now, sent_us, at_us, 1_200, leads);
+            }
+        }
         controller.capacity = Bitrate::kbps(kbps);
         controller.share()
     };
-    assert_eq!(share(200, false), share(1_000, false));
-    assert_eq!(share(1_000, true), share(4_000, true));
-    assert!((share(700, true) / share(1_000, true) - 0.75).abs() < 1e-9);
-    assert!((share(200, true) / share(1_000, true) - 0.5).abs() < 1e-9);
+    let (varies, differ) = ([0.5, 2.0], [10_000, 30_000]);
+    assert_eq!(share(200, [1.0; 2], differ), share(1_000, [1.0; 2], differ), "it is steady");
+    assert_eq!(share(200, varies, [20_000; 2]), share(1_000, varies, [20_000; 2]), "others make it vary");
+    let most = share(1_000, varies, differ);
+    assert_eq!(share(4_000, varies, differ), most);
+    assert!((share(700, varies, differ) / most - 0.75).abs() < 1e-9);
+    assert!((share(200, varies, differ) / most - 0.5).abs() < 1e-9);
 }
 
 #[test]
