@@ -145,14 +145,40 @@ pub struct Repetitions {
     paid_until: Option<Instant>,
 }
 
+/// Whether a bearer's other side tells of what has left on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    InTime,
+    /// Word has been missing for long, and much was lost before.
+    Late,
+    /// Word is missing, and little was lost before: most likely what has left waits in the network, and whatever follows waits behind it.
+    Waits,
+}
+
+/// A bearer that has lost less than this share has lost little.
+const LITTLE_LOST: f64 = 0.1;
+const LATE: Duration = Duration::from_millis(300);
+const WAITS: Duration = Duration::from_millis(100);
+
+impl Told {
+    /// Word has been missing for so long, `overdue`, on a bearer that has lost this share.
+    pub fn of(overdue: Duration, loss: f64) -> Self {
+        match loss < LITTLE_LOST {
+            true if overdue > WAITS => Self::Waits,
+            false if overdue > LATE => Self::Late,
+            _ => Self::InTime,
+        }
+    }
+}
+
 /// Of what a bearer carries, and at least so much. On a trickle that least would be what it is full of: there it is the second share of what is
 /// carried, and no less than the second rate.
 const REPETITIONS_SHARE: u64 = 8;
 const REPETITIONS_LEAST: Bitrate = Bitrate::kbps(16);
 const REPETITIONS_SHARE_ON_TRICKLE: u64 = 16;
 const REPETITIONS_ON_TRICKLE: Bitrate = Bitrate::kbps(1);
-/// Once word has been missing for so long, no more than that least: enough to hear that it is back.
-const REPETITIONS_PATIENCE: Duration = Duration::from_millis(300);
+/// If all waits, no more than this: as soon as word comes of anything, whatever it does not tell of leaves again at once.
+const REPETITIONS_IF_WAITING: Bitrate = Bitrate::kbps(4);
 /// What was not used is kept for this long.
 const REPETITIONS_KEPT: Duration = Duration::from_millis(500);
 
@@ -162,17 +188,15 @@ impl Repetitions {
         self.paid_until.filter(|until| *until > now)
     }
 
-    /// Whether word has been missing for so long, `overdue`, that only little is repeated.
-    pub fn are_few(overdue: Duration) -> bool {
-        overdue > REPETITIONS_PATIENCE
-    }
-
-    /// So many bytes leave on a bearer that carries `carried`, and of which word is `overdue`.
-    pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate, overdue: Duration) {
-        let share = if Self::are_few(overdue) { Bitrate(0) } else { Bitrate(carried.0 / REPETITIONS_SHARE) };
+    /// So many bytes leave on a bearer that carries `carried`.
+    pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate, told: Told) {
         let on_trickle = Bitrate(carried.0 / REPETITIONS_SHARE_ON_TRICKLE).max(REPETITIONS_ON_TRICKLE);
         let least = REPETITIONS_LEAST.min(on_trickle);
-        let rate = share.max(least);
+        let rate = match told {
+            Told::InTime => Bitrate(carried.0 / REPETITIONS_SHARE).max(least),
+            Told::Late => least,
+            Told::Waits => least.min(REPETITIONS_IF_WAITING),
+        };
         let earliest = now.checked_sub(REPETITIONS_KEPT).unwrap_or(now);
         self.paid_until = Some(self.paid_until.map_or(earliest, |until| until.max(earliest)) + rate.time_for(bytes));
     }
@@ -303,17 +327,17 @@ mod tests {
         assert!(!budget.has_some(0, Bitrate::kbps(100), Bitrate::kbps(100)));
     }
 
-    /// Bits that are repeated in 10 s on a bearer that carries so much, in packets of so many bytes, where word is overdue for as long as
-    /// `overdue` says of a time in ms; and what has repeated them, at its end.
+    /// Bits that are repeated in 10 s on a bearer that carries so much, in packets of so many bytes, of which is told what `told` says of
+    /// a time in ms; and what has repeated them, at its end.
     #[expect(clippy::disallowed_methods, reason = "a test needs some instant to begin at")]
-    fn repeated(carried: Bitrate, bytes: u64, overdue: impl Fn(u64) -> Duration) -> (u64, Repetitions, Instant) {
+    fn repeated(carried: Bitrate, bytes: u64, told: impl Fn(u64) -> Told) -> (u64, Repetitions, Instant) {
         let start = Instant::now();
         let mut repetitions = Repetitions::default();
         let mut sent = 0;
         for ms in 0..10_000 {
             let now = start + Duration::from_millis(ms);
             if repetitions.wait_until(now).is_none() {
-                repetitions.on_sent(now, ByteCount(bytes), carried, overdue(ms));
+                repetitions.on_sent(now, ByteCount(bytes), carried, told(ms));
                 sent += bytes * 8;
             }
         }
@@ -322,7 +346,7 @@ mod tests {
 
     #[test]
     fn repetitions_take_an_eighth_of_a_bearer() {
-        let (sent, repetitions, end) = repeated(Bitrate::mbps(2), 1_000, |_| Duration::ZERO);
+        let (sent, repetitions, end) = repeated(Bitrate::mbps(2), 1_000, |_| Told::InTime);
         assert!((2_500_000..2_640_000).contains(&sent), "{sent} bits in 10 s, and half a second's from before");
         let until = repetitions.wait_until(end).unwrap();
         assert!(repetitions.wait_until(until).is_none());
@@ -330,15 +354,21 @@ mod tests {
 
     #[test]
     fn a_silent_network_is_not_filled_with_repetitions() {
-        let (sent, ..) = repeated(Bitrate::mbps(2), 250, Duration::from_millis);
+        let silent = |loss: f64| repeated(Bitrate::mbps(2), 250, |ms| Told::of(Duration::from_millis(ms), loss)).0;
         // An eighth of 2 Mbit/s for 0.3 s, and half a second's from before; then 16 kbit/s.
+        let sent = silent(0.2);
         assert!((300_000..370_000).contains(&sent), "{sent} bits in 10 s");
+        // For 0.1 s; then 4 kbit/s.
+        let sent = silent(0.01);
+        assert!((150_000..200_000).contains(&sent), "{sent} bits in 10 s, where nothing was lost before");
     }
 
     #[test]
     fn nor_is_a_trickle() {
-        for (carried, share) in [(24_000, 1_500), (2_000, 1_000), (0, 1_000), (200_000, 12_500)] {
-            let (sent, ..) = repeated(Bitrate(carried), 120, |_| Duration::from_secs(1));
+        let late = [(24_000, 1_500), (2_000, 1_000), (0, 1_000), (200_000, 12_500)].map(|of| (Told::Late, of));
+        let waits = [(24_000, 1_500), (200_000, 4_000)].map(|of| (Told::Waits, of));
+        for (told, (carried, share)) in late.into_iter().chain(waits) {
+            let (sent, ..) = repeated(Bitrate(carried), 120, |_| told);
             // Half a second's from before, and one more that is not yet paid for.
             let most = share * 21 / 2 + 120 * 8;
             assert!((share * 10..=most).contains(&sent), "{sent} bits in 10 s of {carried} bit/s");

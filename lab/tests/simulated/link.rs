@@ -181,6 +181,29 @@ fn on_a_trickle_commands_do_not_wait_behind_our_own_words() {
     }
 }
 
+/// What leaves before anybody knows that the link has fallen is in the way of all that follows, for as long as it lasts.
+#[test]
+fn where_a_link_falls_to_12_kbps_for_six_seconds_commands_wait_half_as_long() {
+    let mut config = link(5);
+    config.up.rate_bps = Some(2_000_000);
+    let mut pair = Pair::new(config);
+    pair.connect();
+    pair.run_until(ms(1_000));
+    for from in [Side::Air, Side::Ground] {
+        pair.add_source(Source::Commands { from, every: ms(100) }, ms(20_000));
+    }
+    pair.run_until(ms(10_000));
+    pair.set_up_rate(Bitrate::kbps(12));
+    pair.run_until(ms(16_000));
+    pair.set_up_rate(Bitrate::mbps(2));
+    pair.run_until(ms(25_000));
+    assert_eq!(pair.deliveries.len(), pair.commands_sent(Side::Air) + pair.commands_sent(Side::Ground));
+    let latencies = pair.latencies(Side::Ground, ms(10_000));
+    let longest = latencies.iter().max().unwrap();
+    eprintln!("longest {longest:?}");
+    assert!(*longest < PROPAGATION + ms(3_000), "{longest:?}");
+}
+
 /// A blackout of two seconds; gives the time from its end to the first command delivered, per direction.
 fn blackout(video: bool, link_event: bool, phase: Duration, outage: Outage) -> [Duration; 2] {
     let run = || {

@@ -20,7 +20,7 @@ use crate::cc::{Controller, SentPacket};
 use crate::delay::DelayBase;
 use crate::feedback::{ArrivalLog, DatagramId, Kept, Leaving, REPORT_DELAY, SentLog};
 use crate::quic::ConnectionId;
-use crate::replication::{Candidate, LossMeter, Repetitions};
+use crate::replication::{Candidate, LossMeter, Repetitions, Told};
 use crate::seeded::SeededBytes;
 use crate::wire::datagram::{DatagramHeader, Heartbeat};
 use crate::wire::flow;
@@ -267,6 +267,11 @@ impl Bearer {
         age.saturating_sub(self.rtt() + REPORT_DELAY)
     }
 
+    /// Whether the other side tells of what has left.
+    pub fn told(&self, now: Instant) -> Told {
+        Told::of(self.overdue(now), self.loss.loss())
+    }
+
     /// Whether reports have now been missing for long, although the other side is heard; says so once.
     pub fn misses_reports(&mut self, now: Instant) -> bool {
         let misses = self.silence.state() == LinkState::Up && self.overdue(now) > MISSED;
@@ -277,7 +282,7 @@ impl Bearer {
     pub fn word_delay(&self, now: Instant) -> Duration {
         match self.carrier.is_radio() {
             true => Duration::ZERO,
-            false => self.words.delay(now, self.controller.capacity()),
+            false => self.words.delay(now, self.controller.capacity(), self.told(now) == Told::Waits),
         }
     }
 

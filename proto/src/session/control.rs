@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use super::bearer::{Bearer, PACKET_OVERHEAD};
 use super::{Session, Side};
 use crate::quic::ConnectionId;
-use crate::replication::{Candidate, Copies, Repetitions, SPACING, again_after};
+use crate::replication::{Candidate, Copies, SPACING, Told, again_after};
 use crate::sched::outbox::{Cadence, Outgoing};
 use crate::wire::datagram::DatagramHeader;
 use crate::wire::flow;
@@ -247,7 +247,7 @@ impl Session {
         }
         let Some(ways) = self.ways(now) else { return false };
         let best = &mut self.bearers[ways.bearers[0]];
-        let room = if Repetitions::are_few(best.overdue(now)) { PROBE_BYTES } else { best.max_body() };
+        let room = if best.told(now) == Told::InTime { best.max_body() } else { PROBE_BYTES };
         let mut messages: Vec<(MessageHeader, Bytes)> = Vec::new();
         let mut bytes = 0;
         for message in self.outbox.due_copies(now, cadence) {
@@ -275,8 +275,8 @@ impl Session {
                 self.budget.spend(bytes);
             } else {
                 let bearer = &mut self.bearers[index];
-                let (carried, overdue) = (bearer.controller.capacity(), bearer.overdue(now));
-                bearer.repetitions.on_sent(now, bytes, carried, overdue);
+                let (carried, told) = (bearer.controller.capacity(), bearer.told(now));
+                bearer.repetitions.on_sent(now, bytes, carried, told);
             }
         }
         true

@@ -45,11 +45,12 @@ impl Words {
         }
     }
 
-    /// How long they wait where so much is carried (zero: nobody knows); zero if they leave as they come.
-    pub fn delay(&self, now: Instant, carried: Bitrate) -> Duration {
+    /// How long they wait where so much is carried (zero: nobody knows), and what has left waits in the network, if `all_waits`; zero if they
+    /// leave as they come.
+    pub fn delay(&self, now: Instant, carried: Bitrate, all_waits: bool) -> Duration {
         let was_long = self.long_queue.is_some_and(|at| now.saturating_duration_since(at) < MEMORY);
         let is_slow = carried > Bitrate::ZERO && carried < TRICKLE;
-        match (self.is_little, is_slow, was_long) {
+        match (self.is_little, is_slow, was_long || all_waits) {
             (true, true, false) => (carried * SHARE).time_for(WORD).min(LONGEST),
             (true, _, true) => LONGEST,
             (true, false, false) | (false, ..) => Duration::ZERO,
@@ -74,30 +75,32 @@ mod tests {
     #[test]
     fn they_wait_where_little_leaves_and_no_more_is_carried() {
         let mut words = Words::default();
-        let of = |words: &Words, now, kbps| words.delay(now, Bitrate::kbps(kbps)).as_millis();
+        let of = |words: &Words, now, kbps| words.delay(now, Bitrate::kbps(kbps), false).as_millis();
         let now = after(&mut words, Instant::now(), 1, Bitrate::kbps(40), Duration::ZERO);
         assert_eq!(of(&words, now, 100), 0, "not known yet");
         let now = after(&mut words, now, 4, Bitrate::kbps(40), Duration::ZERO);
         assert_eq!([5_000, 300, 0].map(|kbps| of(&words, now, kbps)), [0; 3]);
         assert_eq!([250, 160, 100, 64, 30].map(|kbps| of(&words, now, kbps)), [64, 100, 160, 250, 250]);
-        assert_eq!(words.delay(now, Bitrate(1)), LONGEST);
+        assert_eq!(words.delay(now, Bitrate(1), false), LONGEST);
+        assert_eq!(words.delay(now, Bitrate::mbps(5), true), LONGEST, "what has left waits");
         // A link that has carried more until now pauses, or carries less at this moment.
         words.update(now, 1 << 30, Duration::ZERO);
         assert_eq!(of(&words, now, 100), 0);
-        assert_eq!(words.delay(now, Bitrate(u64::MAX)), Duration::ZERO);
+        assert_eq!(words.delay(now, Bitrate::kbps(100), true), Duration::ZERO);
+        assert_eq!(words.delay(now, Bitrate(u64::MAX), false), Duration::ZERO);
     }
 
     #[test]
     fn a_long_queue_before_which_little_leaves_is_remembered() {
         let mut words = Words::default();
         let now = after(&mut words, Instant::now(), 4, Bitrate::kbps(40), Duration::MAX);
-        assert_eq!(words.delay(now, Bitrate::mbps(5)), LONGEST);
+        assert_eq!(words.delay(now, Bitrate::mbps(5), false), LONGEST);
         let later = after(&mut words, now, 9, Bitrate::kbps(40), Duration::ZERO);
-        assert_eq!(words.delay(later, Bitrate::ZERO), LONGEST);
+        assert_eq!(words.delay(later, Bitrate::ZERO, false), LONGEST);
         let later = after(&mut words, now, 10, Bitrate::kbps(40), LONG_QUEUE);
-        assert_eq!(words.delay(later, Bitrate::ZERO), Duration::ZERO);
+        assert_eq!(words.delay(later, Bitrate::ZERO, false), Duration::ZERO);
         let mut words = Words::default();
         let now = after(&mut words, now, 4, Bitrate::mbps(2), Duration::MAX);
-        assert_eq!(words.delay(now, Bitrate::kbps(700)), Duration::ZERO, "it is no trickle");
+        assert_eq!(words.delay(now, Bitrate::kbps(700), false), Duration::ZERO, "it is no trickle");
     }
 }
