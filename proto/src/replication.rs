@@ -149,9 +149,9 @@ pub struct Repetitions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     InTime,
-    /// Word has been missing for long, and much was lost before.
+    /// Word has been missing for long: what has left may be lost.
     Late,
-    /// Word is missing, and little was lost before: most likely what has left waits in the network, and whatever follows waits behind it.
+    /// Word is missing, though the other side is heard and little was lost before: most likely what has left waits in the network, and whatever follows waits behind it.
     Waits,
 }
 
@@ -161,11 +161,11 @@ const LATE: Duration = Duration::from_millis(300);
 const WAITS: Duration = Duration::from_millis(100);
 
 impl Told {
-    /// Word has been missing for so long, `overdue`, on a bearer that has lost this share.
-    pub fn of(overdue: Duration, loss: f64) -> Self {
+    /// Word has been missing for so long, `overdue`, of which the way back does not account for `there`, on a bearer that has lost this share.
+    pub fn of(overdue: Duration, there: Duration, loss: f64) -> Self {
         match loss < LITTLE_LOST {
-            true if overdue > WAITS => Self::Waits,
-            false if overdue > LATE => Self::Late,
+            true if there > WAITS => Self::Waits,
+            _ if overdue > LATE => Self::Late,
             _ => Self::InTime,
         }
     }
@@ -354,13 +354,16 @@ mod tests {
 
     #[test]
     fn a_silent_network_is_not_filled_with_repetitions() {
-        let silent = |loss: f64| repeated(Bitrate::mbps(2), 250, |ms| Told::of(Duration::from_millis(ms), loss)).0;
+        let silent = |loss: f64| {
+            repeated(Bitrate::mbps(2), 250, |ms| Told::of(Duration::from_millis(ms), Duration::from_millis(ms), loss)).0
+        };
         // An eighth of 2 Mbit/s for 0.3 s, and half a second's from before; then 16 kbit/s.
         let sent = silent(0.2);
         assert!((300_000..370_000).contains(&sent), "{sent} bits in 10 s");
         // For 0.1 s; then 4 kbit/s.
         let sent = silent(0.01);
-        assert!((150_000..200_000).contains(&sent), "{sent} bits in 10 s, where nothing was lost before");
+        assert!((150_000..200_000).contains(&sent), "{sent} bits in 10 s, where little was lost before");
+        assert_eq!(Told::of(LATE, WAITS, 0.0), Told::InTime, "it is the way back on which word waits");
     }
 
     #[test]

@@ -146,6 +146,8 @@ pub(super) struct Heard {
     pub connection: Option<ConnectionId>,
     /// Newest heartbeat of the peer: its clock, and ours when it came.
     pub heartbeat: Option<(u32, u64)>,
+    /// What the newest packet waited in the network on its way here.
+    pub waited: Duration,
     rtts: VecDeque<Duration>,
     /// Smallest round trip of late.
     pub rtt_min: Option<Duration>,
@@ -269,7 +271,10 @@ impl Bearer {
 
     /// Whether the other side tells of what has left.
     pub fn told(&self, now: Instant) -> Told {
-        Told::of(self.overdue(now), self.loss.loss())
+        // Word waits on its way as well.
+        let here = self.heard.waited + self.silence.age(now).unwrap_or_default();
+        let overdue = self.overdue(now);
+        Told::of(overdue, overdue.saturating_sub(here), self.loss.loss())
     }
 
     /// Whether reports have now been missing for long, although the other side is heard; says so once.

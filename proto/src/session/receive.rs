@@ -274,6 +274,7 @@ impl Session {
         // Of parcels, which have none, it is not asked for.
         let sent_us = header.sent_us.unwrap_or_default();
         let delay_us = header.sent_us.map_or(0, |sent_us| bearer.delay.on_packet(sent_us, received_us));
+        bearer.heard.waited = Duration::from_micros(delay_us);
         let urgent = header.flow != flow::HEARTBEAT;
         if !bearer.carrier.is_radio() {
             // Who sends more than little needs to hear of it, however narrow the way back seems to be.
