@@ -143,6 +143,8 @@ impl Budget {
 pub struct Repetitions {
     /// Up to then what has been sent is paid for.
     paid_until: Option<Instant>,
+    /// What was sent last was few, since word was missing.
+    few: bool,
 }
 
 /// Whether a bearer's other side tells of what has left on it.
@@ -151,7 +153,8 @@ pub enum Told {
     InTime,
     /// Word has been missing for long: what has left may be lost.
     Late,
-    /// Word is missing, though the other side is heard and little was lost before: most likely what has left waits in the network, and whatever follows waits behind it.
+    /// Word is missing, though the other side is heard and little was lost before: most likely what has left waits in the network, and
+    /// whatever follows waits behind it.
     Waits,
 }
 
@@ -188,6 +191,13 @@ impl Repetitions {
         self.paid_until.filter(|until| *until > now)
     }
 
+    /// Word is in time: what waits for its turn among few does so no longer.
+    pub fn on_told(&mut self) {
+        if std::mem::take(&mut self.few) {
+            self.paid_until = None;
+        }
+    }
+
     /// So many bytes leave on a bearer that carries `carried`.
     pub fn on_sent(&mut self, now: Instant, bytes: ByteCount, carried: Bitrate, told: Told) {
         let on_trickle = Bitrate(carried.0 / REPETITIONS_SHARE_ON_TRICKLE).max(REPETITIONS_ON_TRICKLE);
@@ -197,6 +207,7 @@ impl Repetitions {
             Told::Late => least,
             Told::Waits => least.min(REPETITIONS_IF_WAITING),
         };
+        self.few = told != Told::InTime;
         let earliest = now.checked_sub(REPETITIONS_KEPT).unwrap_or(now);
         self.paid_until = Some(self.paid_until.map_or(earliest, |until| until.max(earliest)) + rate.time_for(bytes));
     }
@@ -364,6 +375,17 @@ mod tests {
         let sent = silent(0.01);
         assert!((150_000..200_000).contains(&sent), "{sent} bits in 10 s, where little was lost before");
         assert_eq!(Told::of(LATE, WAITS, 0.0), Told::InTime, "it is the way back on which word waits");
+    }
+
+    #[test]
+    fn once_word_is_back_nothing_waits_for_what_was_few() {
+        let (_, mut repetitions, end) = repeated(Bitrate::mbps(2), 250, |_| Told::Waits);
+        assert!(repetitions.wait_until(end).is_some());
+        repetitions.on_told();
+        assert!(repetitions.wait_until(end).is_none());
+        let (_, mut repetitions, end) = repeated(Bitrate::mbps(2), 250, |_| Told::InTime);
+        repetitions.on_told();
+        assert!(repetitions.wait_until(end).is_some(), "they take an eighth");
     }
 
     #[test]

@@ -328,6 +328,9 @@ impl Bearer {
     /// A report has been taken in by [`Bearer::sent`].
     pub fn count_known(&mut self, now: Instant) {
         self.words.update(now, self.counters.bytes_out, self.controller.queue_delay());
+        if self.told(now) == Told::InTime {
+            self.repetitions.on_told();
+        }
         let (received, lost) = self.sent.received_and_lost();
         let before = std::mem::replace(&mut self.heard.known, (received, lost));
         let (received, lost) = (received - before.0, lost - before.1);
