@@ -157,18 +157,24 @@ fn commands_do_not_feel_parameters_or_bulk() {
     }
 }
 
+/// Commands at 10 Hz each way, from the first second to this one, over 2 Mbit/s up.
+fn commands_both_ways(until: Duration) -> Pair {
+    let mut config = link(5);
+    config.up.rate_bps = Some(2_000_000);
+    let mut pair = Pair::new(config);
+    pair.connect();
+    pair.run_until(ms(1_000));
+    for from in [Side::Air, Side::Ground] {
+        pair.add_source(Source::Commands { from, every: ms(100) }, until);
+    }
+    pair
+}
+
 /// Commands at 10 Hz each way take 10 kbit/s with all that is around them; what we say of our own beside them takes 30 where there is room.
 #[test]
 fn on_a_trickle_commands_do_not_wait_behind_our_own_words() {
     for (kbps, most) in [(20, 1_200), (24, 700), (40, 100), (80, 50)] {
-        let mut config = link(5);
-        config.up.rate_bps = Some(2_000_000);
-        let mut pair = Pair::new(config);
-        pair.connect();
-        pair.run_until(ms(1_000));
-        for from in [Side::Air, Side::Ground] {
-            pair.add_source(Source::Commands { from, every: ms(100) }, ms(40_000));
-        }
+        let mut pair = commands_both_ways(ms(40_000));
         pair.run_until(ms(3_000));
         pair.set_up_rate(Bitrate::kbps(kbps));
         pair.run_until(ms(45_000));
@@ -185,14 +191,7 @@ fn on_a_trickle_commands_do_not_wait_behind_our_own_words() {
 /// what waits it is 4.0 s.
 #[test]
 fn a_link_that_falls_to_12_kbps_for_six_seconds_is_not_filled_by_us_at_once() {
-    let mut config = link(5);
-    config.up.rate_bps = Some(2_000_000);
-    let mut pair = Pair::new(config);
-    pair.connect();
-    pair.run_until(ms(1_000));
-    for from in [Side::Air, Side::Ground] {
-        pair.add_source(Source::Commands { from, every: ms(100) }, ms(20_000));
-    }
+    let mut pair = commands_both_ways(ms(20_000));
     pair.run_until(ms(10_000));
     pair.set_up_rate(Bitrate::kbps(12));
     pair.run_until(ms(16_000));
