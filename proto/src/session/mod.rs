@@ -212,8 +212,10 @@ impl Session {
         let replay = config.replay.as_deref().map(ReplayGuard::restore).transpose();
         // Varints have 62 bits; the newest stream of a life begins above all of the life before.
         let stream = config.epoch.min(1 << 52) << 8 | 1;
-        // What it makes over after a fall, those who tell it know better.
-        let told = EncoderRange { response: Response { fall: 1.0, ..config.encoder.response }, ..config.encoder };
+        // What it makes over after a fall, those who tell it know better, unless the dip is bounded, which makes it safe to ask for less.
+        let Response { fall, dip, .. } = config.encoder.response;
+        let response = Response { fall: if dip > 0.0 { fall } else { 1.0 }, ..config.encoder.response };
+        let told = EncoderRange { response, ..config.encoder };
         let mut session = Self {
             clock: Clock { started: config.started, since_1970: config.since_1970 },
             bearers: Vec::new(),
@@ -709,7 +711,7 @@ impl Session {
     /// What the link carries of video, as far as the encoder should know.
     fn carried_video(&self) -> Bitrate {
         let controller = &self.bearers[self.video_bearer()].controller;
-        if self.config.encoder.rekeys { controller.lasting_rate() } else { controller.target_rate() }
+        self.config.encoder.wanted(controller.target_rate(), controller.lasting_rate())
     }
 
     fn count_delivered(&mut self, class: Class, bytes: usize) {
