@@ -79,8 +79,8 @@ impl EncoderKind {
             // 1.2 times to a third, 1.9 times to a sixth.
             Self::OpenH264 => (1.2, 170, false),
         };
-        // x264 makes a fifth of a rise in the next picture, half as much again as in the last one at most: after a picture of nothing it needs
-        // eight to come up again. It spends what it has saved before it falls, unless it is asked for less than is wanted (docs/quality.md).
+        // x264 makes a fifth of a rise in the next picture, and mostly some half as much again as in the last one: after a picture of nothing it
+        // needs some eight to come up again. It spends what it has saved before it falls, unless it is asked for less than is wanted (docs/quality.md).
         let response = match self {
             Self::X264 => Response { rise: 0.3, fall: 0.6, slight: 0.75, dip: 0.25 },
             Self::X264LongBuffer => Response::both(0.6),
