@@ -1,6 +1,7 @@
 //! Parsers on arbitrary bytes, files written and read again, and recorded traces where they are at hand.
 
 use std::io::{BufReader, Cursor};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use aquila_emu::trace::{CsvTrace, List, MahimahiTrace, Source, convert, csv, mahimahi, write};
@@ -110,12 +111,12 @@ proptest! {
     }
 }
 
-/// Recorded traces; they are not part of the project, so the test is skipped where they are absent.
+/// Recorded traces, of the folder that AQUILA_TRACES names; they are not part of the project, so the test is skipped where they are absent.
 fn recorded(name: &str) -> Option<Cursor<Vec<u8>>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/traces/");
-    let bytes = std::fs::read(format!("{path}{name}")).ok();
+    let folder = std::env::var_os("AQUILA_TRACES").map(PathBuf::from);
+    let bytes = folder.and_then(|folder| std::fs::read(folder.join(name)).ok());
     if bytes.is_none() {
-        eprintln!("skipped: {name} is not there");
+        eprintln!("skipped: AQUILA_TRACES names no folder that has {name}");
     }
     bytes.map(Cursor::new)
 }
