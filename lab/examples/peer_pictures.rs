@@ -17,7 +17,7 @@ use std::time::Duration;
 use aquila_lab::quality::codec::{Engine, Unit};
 use aquila_lab::quality::content::{Content, Store};
 use aquila_lab::quality::judge::{Setting, judge};
-use aquila_lab::quality::oracle::{Capacity, oracle};
+use aquila_lab::quality::oracle::{Capacity, UNLIMITED, oracle};
 use aquila_lab::quality::{Encoded, Fate, View, Vmaf, alignment, decodable, shown, timing};
 use aquila_proto::Bitrate;
 use serde_json::json;
@@ -53,15 +53,15 @@ fn ceiling(file: &Path, first: u32, capacity: &str) -> Result<(), Box<dyn Error>
     let vmaf = Vmaf::find(None, 5).ok();
     let range = first..store.count();
     let setting = Setting { store: &store, engine: Engine::X264, range, vmaf: vmaf.as_ref(), progress: &|_| {} };
-    let most = Bitrate::mbps(10);
     let steps = match capacity {
-        "none" => vec![most],
+        "none" => vec![UNLIMITED],
         steps => steps
             .split(',')
             .map(|mbps| Ok(Bitrate((mbps.parse::<f64>()? * 1e6) as u64)))
             .collect::<Result<_, Box<dyn Error>>>()?,
     };
-    let best = oracle(&setting, Content::SIZE, &Capacity { steps, least: Bitrate::kbps(150), most }, Duration::ZERO)?;
+    let capacity = Capacity { steps, least: Bitrate::kbps(150), most: Bitrate::mbps(10) };
+    let best = oracle(&setting, Content::SIZE, &capacity, Duration::ZERO)?;
     println!("{}", json!({ "quality": best.quality, "rate_mbps": best.rate.as_mbps() }));
     Ok(())
 }

@@ -12,6 +12,8 @@ use super::judge::{JudgeError, Quality, Setting, judge};
 pub const SHARE: f64 = 0.95;
 /// How long each of its targets holds.
 pub const STEP: Duration = Duration::from_millis(500);
+/// What a link without a limit carries; the encoder's own is left.
+pub const UNLIMITED: Bitrate = Bitrate(u64::MAX);
 
 /// What a link carries, as the oracle knows it.
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ use thiserror::Error;
 use super::codec::{Encoder, Engine};
 use super::content::{Content, Store, StoreError};
 use super::judge::{JudgeError, Quality, Setting};
-use super::oracle::{Capacity, Oracle, STEP, oracle, oracle_in_steps};
+use super::oracle::{Capacity, Oracle, STEP, UNLIMITED, oracle, oracle_in_steps};
 use super::shown::FatesError;
 use super::vmaf::Vmaf;
 use crate::live::Sandbox;
@@ -401,12 +401,7 @@ fn capacity(run: &Run, video: VideoTraffic) -> Capacity {
     let per_step = (STEP.as_secs_f64() / crate::channels::SERIES_STEP.as_secs_f64()).round() as usize;
     let of = |samples: &[LinkSample]| {
         let rates: Vec<f64> = samples.iter().filter_map(|sample| sample.capacity_bps).collect();
-        // Without a limit, the encoder's own.
-        if rates.is_empty() {
-            Bitrate(u64::MAX)
-        } else {
-            Bitrate((rates.iter().sum::<f64>() / rates.len() as f64) as u64)
-        }
+        if rates.is_empty() { UNLIMITED } else { Bitrate((rates.iter().sum::<f64>() / rates.len() as f64) as u64) }
     };
     let series = run.links.iter().find(|series| series.direction == 0);
     let steps = series.map_or_else(Vec::new, |series| series.samples.chunks(per_step).map(of).collect());

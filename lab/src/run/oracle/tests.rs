@@ -97,16 +97,19 @@ fn a_queue_follows_from_what_was_pushed_and_its_future_from_what_is_expected() {
 }
 
 #[test]
-fn yardsticks_fill_a_steady_link_and_nothing_waits() {
-    let plan = with(STEADY, "");
-    let runs: Vec<_> = plan.contenders.iter().map(|one| run(&plan, one.get_ref(), 1).unwrap()).collect();
-    let metrics = Metrics::of(&plan, &runs);
-    for (name, used) in [("exact", 0.94..0.97), ("late", 0.89..0.92)] {
-        let of = |metric: &str| metrics.get(&format!("{name}.{metric}")).unwrap();
-        assert!(used.contains(&of("link_lte.up.use")), "{name}: {}", of("link_lte.up.use"));
-        // A frame takes its share of an interval of 33 ms to go out.
-        assert!(of("video.up.shown_over_propagation_ms.max") < 34.0, "{name}");
-        assert_eq!((of("video.up.shown_share"), of("video.up.skipped")), (1.0, 0.0), "{name}");
+fn yardsticks_fill_what_they_mean_to_of_a_steady_link_and_nothing_waits() {
+    for rate in ["500 kbit/s", "1 Mbit/s", "3 Mbit/s", "10 Mbit/s"] {
+        let plan = with(&STEADY.replace("3 Mbit/s", rate), "");
+        let runs: Vec<_> = plan.contenders.iter().map(|one| run(&plan, one.get_ref(), 1).unwrap()).collect();
+        let metrics = Metrics::of(&plan, &runs);
+        for (name, share) in [("exact", EXACT_SHARE), ("late", LATE_SHARE)] {
+            let of = |metric: &str| metrics.get(&format!("{name}.{metric}")).unwrap();
+            let used = of("link_lte.up.use");
+            assert!((used - share).abs() < 0.011, "{name}, {rate}: {used}");
+            // A frame takes its share of an interval of 33 ms to go out.
+            assert!(of("video.up.shown_over_propagation_ms.max") < 34.0, "{name}, {rate}");
+            assert_eq!((of("video.up.shown_share"), of("video.up.skipped")), (1.0, 0.0), "{name}, {rate}");
+        }
     }
 }
 
